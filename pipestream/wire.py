@@ -1,0 +1,45 @@
+"""The wire's messages under one roof, so that nobody spells the generated modules' paths."""
+
+from __future__ import annotations
+
+from pipestream.gen.ai.pipestream.config.v1.pipeline_config_models_pb2 import (
+    DlqConfig,
+    GraphDatasource,
+    GraphEdge,
+    GraphNode,
+    PipelineGraph,
+)
+from pipestream.gen.ai.pipestream.data.module.v1.module_service_pb2 import (
+    ProcessDataRequest,
+    ProcessDataResponse,
+)
+from pipestream.gen.ai.pipestream.data.v1.pipeline_core_types_pb2 import (
+    Blob,
+    DlqMessage,
+    DocumentReference,
+    ErrorData,
+    PipeDoc,
+    PipeStream,
+    ProcessingMapping,
+    StepExecutionRecord,
+    StreamMetadata,
+)
+
+__all__ = [
+    "Blob",
+    "DlqConfig",
+    "DlqMessage",
+    "DocumentReference",
+    "ErrorData",
+    "GraphDatasource",
+    "GraphEdge",
+    "GraphNode",
+    "PipeDoc",
+    "PipeStream",
+    "PipelineGraph",
+    "ProcessDataRequest",
+    "ProcessDataResponse",
+    "ProcessingMapping",
+    "StepExecutionRecord",
+    "StreamMetadata",
+]
