@@ -1,0 +1,245 @@
+"""Every error this package raises on purpose.
+
+* PipestreamError
+  - TransientError            a retry of the same work may succeed
+    - LeaseUnavailable        another holder has the slot
+      - SlotsUnavailable      every slot of the topic has a holder
+    - LeaseLost               the slot was ours and no longer is
+    - LeaseStoreUnavailable   Consul did not answer
+    - BrokerUnavailable
+    - StoreUnavailable        the object store did not answer
+    - CatalogueUnavailable    PostgreSQL did not answer
+    - ModuleUnavailable       a module could not be reached, or ran out of time
+  - TerminalError             a retry of the same work cannot succeed
+    - SettingsInvalid
+    - GraphInvalid
+    - IdInvalid               an id that cannot become a topic, a key or a path
+    - LedgerConflict
+    - OffsetsExpired
+    - TopicRewound
+      - TopicReplaced       the topic was deleted and made again
+    - TopicMissing
+    - RangeMostlyFailing      most of a range fails, so the run stops before it fills the dead letters
+    - StackError              a local server could not be found, started or stopped
+    - RecordInvalid           a record is not a PipeStream, or lacks what a node needs
+    - DocumentMissing         a reference names an object that is not there
+    - ConditionError          an edge's condition failed on a document
+    - MappingError            a mapping could not be applied to a document
+    - ModuleFailed            a module answered with an error
+    - HopsExceeded            a document went round more often than the graph allows
+
+Airflow retries a task on TransientError and fails it at once on TerminalError.
+A record that fails goes to the dead letters (or to the graph's error-end), never to a retry of the whole range.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class PipestreamError(Exception):
+    """Base of every error raised on purpose by this package."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Spark sends executor errors home by pickle, whose default passes the message alone
+        # to __init__ and so breaks every class below that is built from fields.
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
+
+
+class TransientError(PipestreamError):
+    """A retry of the same work may succeed."""
+
+
+class TerminalError(PipestreamError):
+    """A retry of the same work cannot succeed."""
+
+
+class LeaseUnavailable(TransientError):
+    """Another holder has the lease on a topic's slot."""
+
+    def __init__(self, topic: str, slot: int, holder: str) -> None:
+        self.topic = topic
+        self.slot = slot
+        self.holder = holder
+        super().__init__(f"{topic} slot {slot} is leased by {holder}; it is free again when that run ends")
+
+
+class SlotsUnavailable(LeaseUnavailable):
+    """Every slot of a topic has a holder."""
+
+    def __init__(self, topic: str, holders: Sequence[str]) -> None:
+        self.topic = topic
+        self.slot = 0
+        self.holder = ", ".join(holders)
+        self.holders = tuple(holders)
+        """Who has which slot, from slot 0 up."""
+        TransientError.__init__(
+            self,
+            f"all {len(holders)} slots of {topic} are leased, by {self.holder}; run again when one is free",
+        )
+
+
+class LeaseLost(TransientError):
+    """The lease on a topic's slot was ours and no longer is."""
+
+    def __init__(self, topic: str, slot: int, reason: str) -> None:
+        self.topic = topic
+        self.slot = slot
+        self.reason = reason
+        super().__init__(f"{topic} slot {slot}: the lease was lost ({reason}); the run stops here, run it again")
+
+
+class LeaseStoreUnavailable(TransientError):
+    """Consul did not answer, or not in time."""
+
+
+class BrokerUnavailable(TransientError):
+    """No Kafka broker answered within the timeout."""
+
+
+class StoreUnavailable(TransientError):
+    """The object store did not answer, or not in time."""
+
+
+class CatalogueUnavailable(TransientError):
+    """PostgreSQL did not answer, or not in time."""
+
+
+class ModuleUnavailable(TransientError):
+    """A module could not be reached, or ran out of time."""
+
+
+class SettingsInvalid(TerminalError):
+    """A setting has a value that cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a graph, and where."""
+
+    file: str
+    line: int | None
+    field: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line is not None else self.file
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{place}: {self.field}: {self.message}{hint}"
+
+
+class GraphInvalid(TerminalError):
+    """A pipeline graph breaks a rule that no retry can mend."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class IdInvalid(TerminalError):
+    """An id cannot become part of a topic, a key or a path."""
+
+
+class LedgerConflict(TerminalError):
+    """Another run entered an overlapping range first."""
+
+
+class OffsetsExpired(TerminalError):
+    """Kafka no longer holds offsets the ledger has not entered."""
+
+    def __init__(self, topic: str, partition: int, head: int, earliest: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.head = head
+        self.earliest = earliest
+        super().__init__(
+            f"{topic}[{partition}]: offsets {head}..{earliest - 1} were deleted by retention "
+            f"before they were drained; raise retention.ms, or re-baseline the ledger for this topic"
+        )
+
+
+class TopicRewound(TerminalError):
+    """The ledger is ahead of the topic, so the topic was truncated or made again."""
+
+    def __init__(self, topic: str, partition: int, head: int, high: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.head = head
+        self.high = high
+        super().__init__(
+            f"{topic}[{partition}]: the ledger's head is {head} but the topic ends at {high}, or was made again; "
+            f"re-baseline the ledger for this topic"
+        )
+
+
+class TopicReplaced(TopicRewound):
+    """The topic was deleted and made again under the same name, so the ledger's heads mean another topic's offsets."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        PipestreamError.__init__(
+            self,
+            f"{topic} was deleted and made again since the ledger's last entry; re-baseline the ledger for this topic",
+        )
+
+
+class TopicMissing(TerminalError):
+    """A topic the graph needs is not on the broker."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        super().__init__(f"topic {topic} does not exist; apply the graph that needs it")
+
+
+class RangeMostlyFailing(TerminalError):
+    """Most records of a range fail, so the cause is not the records."""
+
+    def __init__(self, topic: str, partition: int, failed: int, seen: int, example: str) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.failed = failed
+        self.seen = seen
+        self.example = example
+        super().__init__(
+            f"{topic}[{partition}]: {failed} of {seen} records failed, so the run stopped before writing "
+            f"their dead letters; the last one: {example}"
+        )
+
+
+class StackError(TerminalError):
+    """A local server could not be found, started or stopped."""
+
+
+class RecordInvalid(TerminalError):
+    """A record is not a PipeStream, or lacks what a node needs."""
+
+
+class DocumentMissing(TerminalError):
+    """A reference names an object that is not in the store."""
+
+
+class ConditionError(TerminalError):
+    """An edge's condition failed on a document."""
+
+    def __init__(self, edge_id: str, reason: str) -> None:
+        self.edge_id = edge_id
+        self.reason = reason
+        super().__init__(f"condition of edge {edge_id}: {reason}")
+
+
+class MappingError(TerminalError):
+    """A mapping could not be applied to a document."""
+
+
+class ModuleFailed(TerminalError):
+    """A module answered with an error, or raised one."""
+
+
+class HopsExceeded(TerminalError):
+    """A document went round more often than the graph allows."""

@@ -1,0 +1,80 @@
+"""Named points at which a test may stop, kill or fail a process; in production each is one dictionary look-up.
+
+``PIPESTREAM_FAULT=POINT=ACTION[@N]`` acts the Nth time the point is reached (the first, unless N is given):
+``kill`` (SIGKILL, as the kernel would), ``stop`` (SIGSTOP, as a paused machine would) or ``fail`` (a transient error).
+With ``PIPESTREAM_FAULT_ONCE=FILE`` it acts only while FILE does not exist, and creates it: a retry then goes through.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+from pipestream.errors import TransientError
+
+VARIABLE = "PIPESTREAM_FAULT"
+ONCE_VARIABLE = "PIPESTREAM_FAULT_ONCE"
+
+LEASE_ACQUIRED = "lease-acquired"
+RECONCILED = "reconciled"
+PLAN_WRITTEN = "plan-written"
+CHUNK_PROCESSED = "chunk-processed"
+CHUNK_PRODUCED = "chunk-produced"
+CHUNK_COMMITTED = "chunk-committed"
+RANGES_DRAINED = "ranges-drained"
+RANGES_ENTERED = "ranges-entered"
+
+POINTS = (
+    LEASE_ACQUIRED,
+    RECONCILED,
+    PLAN_WRITTEN,
+    CHUNK_PROCESSED,
+    CHUNK_PRODUCED,
+    CHUNK_COMMITTED,
+    RANGES_DRAINED,
+    RANGES_ENTERED,
+)
+
+_reached: Counter[str] = Counter()
+
+
+class InjectedFault(TransientError):
+    """A fault that a test asked for."""
+
+
+def reach(point: str) -> None:
+    """Say that the process got here; a test's fault acts now."""
+    fault = os.environ.get(VARIABLE)
+    if not fault:
+        return
+    wanted, _, rest = fault.partition("=")
+    if wanted not in POINTS:
+        raise ValueError(f"{VARIABLE} names {wanted!r}; the points are {', '.join(POINTS)}")
+    if wanted != point:
+        return
+    action, _, nth = rest.partition("@")
+    _reached[point] += 1
+    if _reached[point] != int(nth or 1) or not _is_first():
+        return
+    match action:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "fail":
+            raise InjectedFault(f"fault injected at {point}")
+        case _:
+            raise ValueError(f"{VARIABLE} has action {action!r}; use kill, stop or fail")
+
+
+def _is_first() -> bool:
+    marker = os.environ.get(ONCE_VARIABLE)
+    if not marker:
+        return True
+    try:
+        Path(marker).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True

@@ -1,0 +1,60 @@
+"""Which ids may become part of a topic, a key or a path, and how derived ids are made.
+
+Everything a drain writes has a name derived from its input, so writing it twice is the same as once.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from pipestream.errors import IdInvalid
+
+# No dots: a dot separates the parts of a topic name, and `a.b` + `c` must not equal `a` + `b.c`.
+# 80 characters: Kafka allows 249 for a topic, which holds three such ids and their prefix.
+_GRAPH_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}", re.ASCII)
+# Accounts, documents and streams become parts of object keys and come from outside, so no slashes,
+# and no leading dot: `..` would climb out of the store's folder.
+_KEY_PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._:@=+-]{0,199}", re.ASCII)
+
+_STREAMS = uuid.UUID("6f0d3f6e-6ad9-5a35-9f3c-4f9f2e0f7b51")
+
+
+def check_graph_id(value: str, what: str) -> str:
+    """Return ``value`` if it can name a graph, cluster, node, edge or datasource.
+
+    :raises IdInvalid: it cannot; the message names ``what``.
+    """
+    if not _GRAPH_ID.fullmatch(value):
+        raise IdInvalid(
+            f"{what} {value!r} cannot be part of a topic name: use 1 to 80 lower-case letters, digits, - and _, "
+            f"starting with a letter or digit"
+        )
+    return value
+
+
+def check_key_part(value: str, what: str) -> str:
+    """Return ``value`` if it can be one part of an object key.
+
+    :raises IdInvalid: it cannot; the message names ``what``.
+    """
+    if not _KEY_PART.fullmatch(value):
+        raise IdInvalid(
+            f"{what} {value!r} cannot be part of an object key: use 1 to 200 letters, digits and . _ : @ = + -, "
+            f"not starting with a dot"
+        )
+    return value
+
+
+def derive_stream_id(lane: str, topic_id: str, topic: str, partition: int, offset: int) -> str:
+    """Return the stream id of an intake record.
+
+    The topic's id is part of it because a topic deleted and made again repeats names and offsets, and the
+    lane because a backfill's results must not overwrite those of the live run.
+    """
+    return str(uuid.uuid5(_STREAMS, f"{lane}/{topic_id}/{topic}/{partition}/{offset}"))
+
+
+def derive_child_id(parent_stream_id: str, node_id: str, branch: str) -> str:
+    """Return the stream id of a fan-out child or of a second matching edge's branch."""
+    return str(uuid.uuid5(_STREAMS, f"{parent_stream_id}/{node_id}/{branch}"))

@@ -1,0 +1,160 @@
+"""All settings, read once at the edge and passed down.
+
+From weakest to strongest: the default here, the TOML file, the environment (``PIPESTREAM_`` and the
+field's name in capitals). The file is the one ``PIPESTREAM_CONFIG`` names, else ``.pipestream/stack.toml``
+(written by ``pipestream up``) below the current folder, if it is there.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from pipestream.errors import SettingsInvalid
+
+ENV_PREFIX = "PIPESTREAM_"
+CONFIG_VARIABLE = "PIPESTREAM_CONFIG"
+STACK_FOLDER = Path(".pipestream")
+
+# Read by pipestream.faults, not by the product.
+_TEST_VARIABLES = ("PIPESTREAM_FAULT", "PIPESTREAM_FAULT_ONCE")
+
+
+class Settings(BaseSettings):
+    """Every setting of the product. Frozen: pass it down, never look it up again."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid", validate_default=True)
+
+    cluster_id: str = Field("main", description="The cluster whose nodes this installation drains.")
+    graphs_folder: Path = Field(Path("dags/graphs"), description="Folder of graph files (*.yaml).")
+
+    kafka_bootstrap: str = Field(
+        "127.0.0.1:9092", min_length=1, description="Kafka brokers, host:port, comma-separated."
+    )
+    kafka_replication: int = Field(1, ge=1, le=9, description="Replication factor of the topics that are created.")
+    kafka_partitions: int = Field(2, ge=1, le=10_000, description="Partitions of a topic whose graph does not say.")
+    kafka_timeout_s: float = Field(30.0, gt=0, description="How long to wait for an answer of a broker.")
+
+    store_uri: str = Field(
+        "file://.pipestream/objects",
+        description="Object store of documents: file://FOLDER or s3://BUCKET[/PREFIX].",
+    )
+    s3_endpoint: str | None = Field(None, description="S3 endpoint other than AWS, e.g. http://127.0.0.1:7070.")
+    s3_region: str = Field("us-east-1", description="S3 region.")
+    s3_access_key: SecretStr | None = Field(None, description="S3 access key; else AWS's own lookup applies.")
+    s3_secret_key: SecretStr | None = Field(None, description="S3 secret key.")
+
+    ledger_uri: str = Field(
+        "file://.pipestream/ledger", description="Delta ledger: file://FOLDER or s3://BUCKET/PREFIX."
+    )
+
+    postgres_dsn: SecretStr = Field(
+        SecretStr("postgresql://pipestream@127.0.0.1:5432/pipestream"),
+        description="PostgreSQL of the catalogue, graph versions and sql leases.",
+    )
+
+    leases: Literal["consul", "sql", "none"] = Field("sql", description="Where leases are kept.")
+    lease_ttl_s: float = Field(20.0, ge=3, le=86_400, description="How long a lease outlives its last renewal.")
+    max_leases: int = Field(4, ge=1, description="Drains that may run at once (the size of the Airflow pool).")
+    consul_address: str = Field("127.0.0.1:8500", description="Consul agent, host:port.")
+    consul_scheme: Literal["http", "https"] = Field("http", description="How to reach Consul.")
+    consul_token: SecretStr | None = Field(None, description="Consul ACL token.")
+    consul_ca_file: Path | None = Field(None, description="CA certificate for Consul over TLS.")
+
+    cel_engine: Literal["cel-expr", "celpy"] = Field("cel-expr", description="Which engine evaluates conditions.")
+
+    drain_budget: int = Field(100_000, ge=1, description="Most offsets one run drains from a topic.")
+    chunk_records: int = Field(2_000, ge=1, le=100_000, description="Records per Kafka transaction.")
+    max_attempts: int = Field(3, ge=1, le=100, description="Tries of a document that fails transiently.")
+    retry_initial_ms: int = Field(25, ge=0, description="First pause between tries.")
+    retry_max_ms: int = Field(250, ge=0, description="Longest pause between tries.")
+    module_timeout_s: float = Field(300.0, gt=0, description="How long a module may take for one document.")
+    failing_share: float = Field(0.5, gt=0, le=1, description="Share of failing records above which a range stops.")
+    failing_minimum: int = Field(20, ge=1, description="Records a range must have seen before that share counts.")
+
+    spark_master: str = Field("local[2]", description="Spark master of the drains.")
+    cycle_passes: int = Field(3, ge=1, le=50, description="How often one run drains the topics of a cycle.")
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Settings:
+        if (self.s3_access_key is None) != (self.s3_secret_key is None):
+            raise ValueError("s3_access_key and s3_secret_key go together; set both or neither")
+        if self.retry_initial_ms > self.retry_max_ms:
+            raise ValueError("retry_initial_ms must not exceed retry_max_ms")
+        for name in ("store_uri", "ledger_uri"):
+            if not str(getattr(self, name)).startswith(("file://", "s3://")):
+                raise ValueError(f"{name} must start with file:// or s3://")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        file = config_file()
+        if file is None:
+            return init_settings, env_settings
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=file)
+
+
+def config_file() -> Path | None:
+    """Return the TOML file the settings are read from, if there is one.
+
+    :raises SettingsInvalid: PIPESTREAM_CONFIG names a file that is not there.
+    """
+    named = os.environ.get(CONFIG_VARIABLE)
+    if named:
+        file = Path(named)
+        if not file.is_file():
+            raise SettingsInvalid(f"{CONFIG_VARIABLE} names {named}, which is not a file")
+        return file
+    written_by_up = STACK_FOLDER / "stack.toml"
+    return written_by_up if written_by_up.is_file() else None
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Read and check all settings; ``overrides`` beat the environment and the file.
+
+    :raises SettingsInvalid: a value cannot be used; the message names each setting and what was expected.
+    """
+    _refuse_unknown_variables()
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors():
+            name = ".".join(str(part) for part in problem["loc"])
+            where = f"{ENV_PREFIX}{name.upper()}" if name else "settings"
+            lines.append(f"{where}: {problem['msg']}")
+        raise SettingsInvalid("\n".join(lines)) from None
+    except ValueError as error:  # a TOML file that does not parse
+        raise SettingsInvalid(f"{config_file()}: {error}") from None
+
+
+def _refuse_unknown_variables() -> None:
+    """A misspelt variable must not be ignored: the user believes that it is set."""
+    known = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | {
+        CONFIG_VARIABLE,
+        *_TEST_VARIABLES,
+    }
+    # The local stack's own variables (ports, profile) are not settings of the product.
+    unknown = sorted(
+        name
+        for name in os.environ
+        if name.startswith(ENV_PREFIX) and name not in known and not name.startswith(ENV_PREFIX + "STACK_")
+    )
+    if unknown:
+        raise SettingsInvalid(f"unknown setting {', '.join(unknown)}; `pipestream settings` lists all of them")

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from pipestream import errors
+from pipestream.drain.model import RangeFailed, RangeOutcome
+
+EXAMPLES = [
+    errors.LeaseUnavailable("t", 0, "run-1"),
+    errors.LeaseLost("t", 0, "expired"),
+    errors.OffsetsExpired("t", 1, 5, 9),
+    errors.TopicRewound("t", 1, 5, 3),
+    errors.TopicReplaced("t"),
+    errors.TopicMissing("t"),
+    errors.RangeMostlyFailing("t", 0, 30, 40, "boom"),
+    errors.ConditionError("a--b", "no such key"),
+    errors.GraphInvalid([errors.Problem("g.yaml", 3, "edges[0].to", "unknown node", "did you mean x?")]),
+    errors.ModuleFailed("it broke"),
+    RangeFailed(RangeOutcome("t", 0, 1, 2, None, 0.5, "boom", "ModuleFailed", transient=True)),
+]
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_crosses_processes_with_its_message_and_fields(error):
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert vars(copy) == vars(error)
+
+
+def test_every_error_is_either_transient_or_terminal():
+    def leaves(base):
+        for child in base.__subclasses__():
+            yield child
+            yield from leaves(child)
+
+    ours = [e for e in leaves(errors.PipestreamError) if e.__module__ == "pipestream.errors"]
+    both = [errors.TransientError, errors.TerminalError]
+
+    assert ours
+    for error in ours:
+        assert sum(issubclass(error, kind) for kind in both) == 1, error
+
+
+def test_a_problem_names_its_place_and_what_to_do():
+    problem = errors.Problem("g.yaml", 3, "edges[0].to", "unknown node 'pars'", "did you mean parse?")
+
+    assert str(problem) == "g.yaml:3: edges[0].to: unknown node 'pars' (did you mean parse?)"

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from pipestream.errors import SettingsInvalid
+from pipestream.settings import Settings, load_settings
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PIPESTREAM_CONFIG", raising=False)
+
+
+def test_without_file_or_environment_the_defaults_hold():
+    assert load_settings().kafka_bootstrap == "127.0.0.1:9092"
+
+
+def test_the_environment_beats_the_file_and_the_file_beats_the_default(monkeypatch, tmp_path):
+    file = tmp_path / "my.toml"
+    file.write_text('cluster_id = "east"\nchunk_records = 50\n')
+    monkeypatch.setenv("PIPESTREAM_CONFIG", str(file))
+    monkeypatch.setenv("PIPESTREAM_CHUNK_RECORDS", "60")
+
+    settings = load_settings()
+
+    assert (settings.cluster_id, settings.chunk_records) == ("east", 60)
+
+
+def test_the_file_that_up_wrote_is_found_by_itself(tmp_path):
+    (tmp_path / ".pipestream").mkdir()
+    (tmp_path / ".pipestream" / "stack.toml").write_text('cluster_id = "local"\n')
+
+    assert load_settings().cluster_id == "local"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("PIPESTREAM_CHUNK_RECORDS", "many", "PIPESTREAM_CHUNK_RECORDS: Input should be a valid integer"),
+        ("PIPESTREAM_LEASE_TTL_S", "1", "PIPESTREAM_LEASE_TTL_S: Input should be greater than or equal to 3"),
+        ("PIPESTREAM_LEASES", "zookeeper", "PIPESTREAM_LEASES: Input should be 'consul', 'sql' or 'none'"),
+        ("PIPESTREAM_STORE_URI", "/tmp/x", "store_uri must start with file:// or s3://"),
+        ("PIPESTREAM_S3_ACCESS_KEY", "k", "set both or neither"),
+        ("PIPESTREAM_KAFKA_BOOTSTRP", "x", "unknown setting PIPESTREAM_KAFKA_BOOTSTRP"),
+        ("PIPESTREAM_CONFIG", "nowhere.toml", "PIPESTREAM_CONFIG names nowhere.toml"),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_name_and_what_was_expected(monkeypatch, name, value, expected):
+    monkeypatch.setenv(name, value)
+
+    with pytest.raises(SettingsInvalid) as caught:
+        load_settings()
+
+    assert expected in str(caught.value)
+
+
+def test_an_unknown_key_in_the_file_is_refused_by_name(monkeypatch, tmp_path):
+    (tmp_path / "my.toml").write_text('kafka_bootstrp = "x"\n')
+    monkeypatch.setenv("PIPESTREAM_CONFIG", "my.toml")
+
+    with pytest.raises(SettingsInvalid, match="KAFKA_BOOTSTRP"):
+        load_settings()
+
+
+def test_a_file_that_is_not_toml_is_refused_by_name(monkeypatch, tmp_path):
+    (tmp_path / "my.toml").write_text("cluster_id = = 3")
+    monkeypatch.setenv("PIPESTREAM_CONFIG", "my.toml")
+
+    with pytest.raises(SettingsInvalid, match=r"my\.toml"):
+        load_settings()
+
+
+def test_secrets_do_not_show_when_settings_are_printed():
+    settings = Settings(postgres_dsn="postgresql://u:hunter2@h/db", s3_access_key="AK", s3_secret_key="hunter3")
+
+    assert "hunter" not in repr(settings)
+    assert "hunter" not in settings.model_dump_json()
+
+
+def test_settings_are_frozen():
+    with pytest.raises(ValidationError):
+        load_settings().cluster_id = "other"
+
+
+def test_every_setting_says_what_it_is_for():
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
