@@ -1,0 +1,258 @@
+"""Leases in Consul: a session per lease, and its lock on the slot's key.
+
+What Consul's rules mean here:
+
+* A session lives at least 10 s without renewal, and Consul may take up to twice its TTL to end it. A shorter
+  TTL is raised to 10 s, and ``Lease.ttl_s`` says so.
+* Sessions end with behaviour *release*: the lock goes, the key stays, so a crash never erases a registration.
+* The lock delay is 0. It exists to give a stale holder time to notice; here a stale holder is harmless
+  (the ledger refuses its ranges and the producer fences it), so waiting would only slow the takeover.
+* The fencing token is the ModifyIndex of the acquisition. It is a Raft index, so it grows over all keys and
+  also when a key is deleted and made again, which the per-key LockIndex does not survive.
+* A write of an equal value does not move ModifyIndex, so every write has the session's id or the time in it.
+* Consul does not tell when a session runs out, so ``Assignment.until`` is None.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from consul.exceptions import NotFound
+
+from pipestream.errors import (
+    LeaseLost,
+    LeaseStoreUnavailable,
+    LeaseUnavailable,
+    PipestreamError,
+    SettingsInvalid,
+)
+from pipestream.leases import keys
+from pipestream.leases.consul_client import connect, explain_errors
+from pipestream.leases.store import Assignment, DesiredState, Lease, check_request, lay_out
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipestream.settings import Settings
+
+log = logging.getLogger(__name__)
+
+MIN_TTL_S = 10
+LOCK_DELAY_S = 0
+# A lock that is refused although nobody holds it was let go in between, or is in another client's lock delay.
+ACQUIRE_TRIES = 3
+CAS_TRIES = 10
+
+
+class ConsulLeaseStore:
+    """Leases, registrations and desired states in Consul's key-value store."""
+
+    kind = "consul"
+
+    def __init__(self, settings: Settings) -> None:
+        self._address = settings.consul_address
+        self._consul = connect(settings)
+
+    def register(self, topics: Sequence[str]) -> None:
+        wanted = {keys.topic_key(topic) for topic in topics}
+        with explain_errors(self._address):
+            known = {key for folder in keys.FOLDERS for key in self._keys(folder)} if len(wanted) > 1 else set()
+            for key in sorted(wanted - known):
+                # cas=0 writes only what is not there: a holder's value must not be overwritten.
+                self._consul.kv.put(key, _dump(registered_at=_now()), cas=0)
+
+    def unregister(self, topics: Sequence[str]) -> None:
+        for topic in topics:
+            key = keys.topic_key(topic)
+            with explain_errors(self._address):
+                # With a slash: a recursive delete takes a prefix, and `main.chunk` is one of `main.chunker`.
+                self._consul.kv.delete(key + "/", recurse=True)
+                self._consul.kv.delete(key)
+                self._consul.kv.delete(keys.desired_key(topic))
+
+    def topics(self) -> list[str]:
+        with explain_errors(self._address):
+            found = [key for folder in keys.FOLDERS for key in self._keys(folder)]
+        parsed = [keys.parse_slot_key(key) for key in found]
+        return sorted(topic for topic, slot in filter(None, parsed) if slot == 0)
+
+    def desired(self, topic: str) -> DesiredState:
+        entry = self._get(keys.desired_key(topic))
+        return DesiredState() if entry is None else _parse_desired(entry)
+
+    def set_desired(self, topic: str, state: DesiredState) -> None:
+        key = keys.desired_key(topic)
+        self.register([topic])
+        for _ in range(CAS_TRIES):
+            entry = self._get(key)
+            value = _dump(started=state.started, replicas=state.replicas, updated_at=_now())
+            with explain_errors(self._address):
+                if self._consul.kv.put(key, value, cas=entry["ModifyIndex"] if entry else 0):
+                    return
+        raise LeaseStoreUnavailable(f"{key} was changed by others {CAS_TRIES} times in a row; try again")
+
+    def acquire(self, topic: str, slot: int, holder: str, ttl_s: float) -> Lease:
+        check_request(slot, holder, ttl_s)
+        key = keys.slot_key(topic, slot)
+        if slot > 0:
+            self.register([topic])  # the lock of slot 0 makes the key by itself
+        effective_ttl_s = max(MIN_TTL_S, math.ceil(ttl_s))
+        with explain_errors(self._address):
+            session = self._consul.session.create(
+                name=holder, lock_delay=LOCK_DELAY_S, behavior="release", ttl=effective_ttl_s
+            )
+        try:
+            token = self._lock(topic, slot, key, holder, session)
+        except BaseException:
+            self._end_session(session)
+            raise
+        return Lease(topic, slot, holder, token, float(effective_ttl_s), session)
+
+    def renew(self, lease: Lease) -> None:
+        try:
+            with explain_errors(self._address):
+                self._consul.session.renew(lease.handle)
+        except NotFound:
+            raise LeaseLost(lease.topic, lease.slot, "its Consul session ended; it was not renewed in time") from None
+        # The session may outlive the lock: an unregistered topic's key is gone, and so is the lock on it.
+        entry = self._get(keys.slot_key(lease.topic, lease.slot))
+        if entry is None:
+            raise LeaseLost(lease.topic, lease.slot, "the topic was unregistered")
+        if entry.get("Session") != lease.handle:
+            holder = _holder(entry)
+            raise LeaseLost(lease.topic, lease.slot, f"{holder} holds it now" if holder else "the lock was taken off")
+
+    def release(self, lease: Lease) -> None:
+        key = keys.slot_key(lease.topic, lease.slot)
+        value = _dump(released_by=lease.holder, released_at=_now(), session=lease.handle)
+        try:
+            with explain_errors(self._address):
+                self._consul.kv.put(key, value, release=lease.handle)  # refused, and harmless, unless it is ours
+        finally:
+            self._end_session(lease.handle)
+
+    def wait_free(self, topic: str, slot: int, timeout_s: float) -> bool:
+        key = keys.slot_key(topic, slot)
+        deadline = time.monotonic() + timeout_s
+        index = 0
+        while True:
+            left_s = deadline - time.monotonic()
+            # The first query answers at once, the others when the key changes. A wait of 0 means 5 minutes.
+            wait = f"{max(1, round(left_s * 1000))}ms"
+            with explain_errors(self._address):
+                seen, entry = self._consul.kv.get(key, index=index or None, wait=wait)
+            if entry is None or "Session" not in entry:
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            # An index that went back (a restored server) means: start over.
+            index = int(seen) if int(seen) >= index else 0
+
+    def assignments(self, topic: str | None = None) -> list[Assignment]:
+        prefixes = [keys.ROOT] if topic is None else [keys.topic_key(topic), keys.desired_key(topic)]
+        entries = [entry for prefix in prefixes for entry in self._entries(prefix)]
+        replicas: dict[str, int] = {}
+        held = []
+        for entry in entries:
+            place = keys.parse_slot_key(entry["Key"])
+            if place is None or topic not in (None, place[0]):
+                continue
+            if place[1] == 0:
+                replicas[place[0]] = 1
+            if "Session" in entry:
+                held.append(Assignment(*place, _holder(entry), entry["ModifyIndex"]))
+        for entry in entries:
+            name = entry["Key"].removeprefix(keys.DESIRED)
+            if name in replicas:
+                replicas[name] = _parse_desired(entry).replicas
+        return lay_out(replicas, held)
+
+    def close(self) -> None:
+        self._consul.http.session.close()  # py-consul's own close() does nothing
+
+    def _lock(self, topic: str, slot: int, key: str, holder: str, session: str) -> int:
+        """Lock a key for a session and return the fencing token."""
+        value = _dump(holder=holder, acquired_at=_now(), session=session)
+        last_holder = ""
+        for _ in range(ACQUIRE_TRIES):
+            with explain_errors(self._address):
+                locked = self._consul.kv.put(key, value, acquire=session)
+            entry = self._get(key)
+            if locked and entry is not None and entry.get("Session") == session:
+                return int(entry["ModifyIndex"])
+            if entry is not None and (current := _holder(entry)):
+                raise LeaseUnavailable(topic, slot, current)
+            last_holder = _last_holder(entry) or last_holder
+        raise LeaseUnavailable(topic, slot, f"nobody, but Consul still delays its lock (last: {last_holder or '?'})")
+
+    def _end_session(self, session: str) -> None:
+        """End a session, or leave it to its TTL if Consul does not answer."""
+        try:
+            with explain_errors(self._address):
+                self._consul.session.destroy(session)
+        except PipestreamError as error:
+            log.warning("Consul session %s is left to run out by itself: %s", session, error)
+
+    def _get(self, key: str) -> dict[str, Any] | None:
+        with explain_errors(self._address):
+            _, entry = self._consul.kv.get(key)
+        found: dict[str, Any] | None = entry
+        return found
+
+    def _entries(self, prefix: str) -> list[dict[str, Any]]:
+        with explain_errors(self._address):
+            _, entries = self._consul.kv.get(prefix, recurse=True)
+        return entries or []
+
+    def _keys(self, folder: str) -> list[str]:
+        """Return the keys of a folder, without those of its folders."""
+        _, found = self._consul.kv.get(folder, keys=True, separator="/")
+        return [key for key in found or [] if not key.endswith("/")]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+def _dump(**fields: object) -> str:
+    return json.dumps(fields)
+
+
+def _load(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a value; none for a value that is not ours (a bare registration is empty)."""
+    with contextlib.suppress(ValueError):
+        fields = json.loads(entry["Value"] or b"{}")
+        if isinstance(fields, dict):
+            return fields
+    return {}
+
+
+def _holder(entry: dict[str, Any]) -> str:
+    """Return who holds a key's lock; empty if nobody does."""
+    session = entry.get("Session")
+    if not session:
+        return ""
+    fields = _load(entry)
+    # A lock by another kind of client has no holder that we could name.
+    return str(fields["holder"]) if fields.get("session") == session else f"Consul session {session}"
+
+
+def _last_holder(entry: dict[str, Any] | None) -> str:
+    return str(_load(entry).get("holder", "")) if entry else ""
+
+
+def _parse_desired(entry: dict[str, Any]) -> DesiredState:
+    match _load(entry):
+        case {"started": bool(started), "replicas": int(replicas)} if replicas >= 1:
+            with contextlib.suppress(ValueError):
+                return DesiredState(started, replicas)
+    raise SettingsInvalid(
+        f"Consul key {entry['Key']} is not a desired state; delete it, or write there a value such as "
+        f'{{"started": true, "replicas": 1}}'
+    )

@@ -1,0 +1,70 @@
+"""Which Consul key belongs to which topic, and back.
+
+====================================  =====================================
+topic                                 key of its registration and of slot 0
+====================================  =====================================
+``intake.{datasource}``               ``pipestream/intake-topics/{datasource}``
+``pipestream.{cluster}.{node}``       ``pipestream/node-topics/{cluster}.{node}``
+``bridge.{cluster}.{node}``           ``pipestream/bridge-topics/{cluster}.{node}``
+``dlq.{cluster}.{node}``              ``pipestream/dlq-topics/{cluster}.{node}``
+====================================  =====================================
+
+The lock of slot 0 is on the key itself, those of further slots are under it, at ``…/slots/{slot}``.
+What the operator wants of a topic is at ``pipestream/desired/{topic}``.
+"""
+
+from __future__ import annotations
+
+from pipestream.errors import IdInvalid
+from pipestream.topics.names import TopicKind, parse_topic
+
+ROOT = "pipestream/"
+DESIRED = ROOT + "desired/"
+
+_FOLDERS = {
+    TopicKind.INTAKE: ROOT + "intake-topics/",
+    TopicKind.NODE: ROOT + "node-topics/",
+    TopicKind.BRIDGE: ROOT + "bridge-topics/",
+    TopicKind.DEAD_LETTERS: ROOT + "dlq-topics/",
+}
+FOLDERS = tuple(_FOLDERS.values())
+
+
+def topic_key(topic: str) -> str:
+    """Return the key of a topic's registration, which is also the lock of its slot 0.
+
+    :raises IdInvalid: the name does not follow the convention.
+    """
+    return _FOLDERS[parse_topic(topic).kind] + topic.split(".", 1)[1]
+
+
+def slot_key(topic: str, slot: int) -> str:
+    """Return the key whose lock is a slot."""
+    key = topic_key(topic)
+    return key if slot == 0 else f"{key}/slots/{slot}"
+
+
+def desired_key(topic: str) -> str:
+    """Return the key of what the operator wants of a topic."""
+    parse_topic(topic)
+    return DESIRED + topic
+
+
+def parse_slot_key(key: str) -> tuple[str, int] | None:
+    """Return the topic and slot whose lock a key is; None for a key that is no slot's."""
+    for kind, folder in _FOLDERS.items():
+        if not key.startswith(folder):
+            continue
+        match key.removeprefix(folder).split("/"):
+            case [rest]:
+                slot = "0"
+            case [rest, "slots", slot] if slot.isdecimal() and slot != "0":
+                pass
+            case _:
+                return None
+        try:
+            parse_topic(topic := f"{kind.value}.{rest}")
+        except IdInvalid:
+            return None  # someone else's key; it is theirs to look after
+        return topic, int(slot)
+    return None

@@ -1,0 +1,90 @@
+"""No leases: every worker may drain every topic (the no-leases mode).
+
+Nothing is coordinated, so how many drains run is how many were started. The ledger and the producer's
+fencing still keep each record exactly once: two runs on one topic only waste each other's work.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from pipestream.leases.store import Assignment, DesiredState, Lease, check_request, check_topic, lay_out
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+log = logging.getLogger(__name__)
+
+
+class NoLeaseStore:
+    """Grants every lease, with token 0, and forgets everything when the process ends.
+
+    Registered topics and started or stopped are remembered in this process alone. Replicas are always 1:
+    with nothing to hand out slots, every worker would take slot 0 and the other slots' partitions would
+    never be drained.
+    """
+
+    kind = "none"
+
+    def __init__(self) -> None:
+        self._states: dict[str, DesiredState] = {}
+        self._lock = threading.Lock()
+
+    def register(self, topics: Sequence[str]) -> None:
+        names = [check_topic(topic) for topic in topics]
+        with self._lock:
+            for name in names:
+                self._states.setdefault(name, DesiredState())
+
+    def unregister(self, topics: Sequence[str]) -> None:
+        names = [check_topic(topic) for topic in topics]
+        with self._lock:
+            for name in names:
+                self._states.pop(name, None)
+
+    def topics(self) -> list[str]:
+        with self._lock:
+            return sorted(self._states)
+
+    def desired(self, topic: str) -> DesiredState:
+        with self._lock:
+            return self._states.get(check_topic(topic), DesiredState())
+
+    def set_desired(self, topic: str, state: DesiredState) -> None:
+        """Remember whether a topic is started; its replicas stay 1, and a warning says so."""
+        check_topic(topic)
+        if state.replicas != 1:
+            log.warning(
+                "%s: %d replicas asked for, but without leases every worker runs one drain; "
+                "set leases to sql or consul to have replicas",
+                topic,
+                state.replicas,
+            )
+        with self._lock:
+            self._states[topic] = DesiredState(started=state.started)
+
+    def acquire(self, topic: str, slot: int, holder: str, ttl_s: float) -> Lease:
+        check_request(slot, holder, ttl_s)
+        self.register([topic])
+        return Lease(topic, slot, holder, token=0, ttl_s=ttl_s)
+
+    def renew(self, lease: Lease) -> None:
+        """Nothing runs out here."""
+
+    def release(self, lease: Lease) -> None:
+        """Nothing is held here."""
+
+    def wait_free(self, topic: str, slot: int, timeout_s: float) -> bool:  # noqa: ARG002
+        check_topic(topic)
+        return True
+
+    def assignments(self, topic: str | None = None) -> list[Assignment]:
+        """Return one free slot per registered topic: who drains it is not known here."""
+        if topic is not None:
+            check_topic(topic)
+        return lay_out({name: 1 for name in self.topics() if topic in (None, name)}, [])
+
+    def close(self) -> None:
+        """Nothing to give back."""

@@ -1,0 +1,241 @@
+"""Leases in PostgreSQL: a row per held slot, with the time when it runs out.
+
+The tables and columns keep the names of the architecture they come from, so its queries still work: a topic
+is a ``pipeline_id``, a holder a ``worker_id``. Added are the fencing token and what goes with it.
+All times are the database's, so clocks of workers do not matter.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pipestream.errors import LeaseLost, LeaseUnavailable
+from pipestream.leases.database import Connection, Database
+from pipestream.leases.store import Assignment, DesiredState, Lease, check_request, check_topic, lay_out
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pipestream.settings import Settings
+
+Result = TypeVar("Result")
+
+CHANNEL = "pipestream_leases"
+
+# Any number will do, as long as nothing else in the database locks the same.
+SCHEMA_LOCK = 7_402_113_905
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS pipeline_state (
+    pipeline_id text PRIMARY KEY,
+    desired text NOT NULL DEFAULT 'started' CHECK (desired IN ('started', 'stopped')),
+    replicas integer NOT NULL DEFAULT 1 CHECK (replicas BETWEEN 1 AND 10000),
+    updated_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE TABLE IF NOT EXISTS leases (
+    pipeline_id text NOT NULL,
+    slot integer NOT NULL CHECK (slot >= 0),
+    worker_id text NOT NULL,
+    lease_until timestamptz NOT NULL,
+    token bigint NOT NULL,
+    handle text NOT NULL,
+    acquired_at timestamptz NOT NULL,
+    PRIMARY KEY (pipeline_id, slot)
+);
+-- Not a column of the lease: it must go on growing when rows, or the whole topic, are deleted and made again.
+CREATE SEQUENCE IF NOT EXISTS lease_tokens;
+"""
+
+REGISTER = "INSERT INTO pipeline_state (pipeline_id) SELECT unnest(%s::text[]) ON CONFLICT DO NOTHING"
+
+# Takes a slot that is free, that ran out, or that this very attempt took already (its answer was lost).
+ACQUIRE = """
+INSERT INTO leases AS held (pipeline_id, slot, worker_id, lease_until, token, handle, acquired_at)
+VALUES (%(topic)s, %(slot)s, %(holder)s, clock_timestamp() + %(ttl)s, nextval('lease_tokens'), %(handle)s,
+        clock_timestamp())
+ON CONFLICT (pipeline_id, slot) DO UPDATE
+SET worker_id = excluded.worker_id, lease_until = excluded.lease_until, token = excluded.token,
+    handle = excluded.handle, acquired_at = excluded.acquired_at
+WHERE held.lease_until <= clock_timestamp() OR held.handle = excluded.handle
+RETURNING token
+"""
+
+RENEW = """
+UPDATE leases SET lease_until = clock_timestamp() + %(ttl)s
+WHERE pipeline_id = %(topic)s AND slot = %(slot)s AND worker_id = %(holder)s AND token = %(token)s
+  AND lease_until > clock_timestamp()
+"""
+
+RELEASE = """
+DELETE FROM leases
+WHERE pipeline_id = %(topic)s AND slot = %(slot)s AND worker_id = %(holder)s AND token = %(token)s
+"""
+
+
+class SqlLeaseStore:
+    """Leases, registrations and desired states in PostgreSQL; makes its tables when first used."""
+
+    kind = "sql"
+
+    def __init__(self, settings: Settings) -> None:
+        self._database = Database(settings.postgres_dsn)
+        self._has_schema = False
+
+    def register(self, topics: Sequence[str]) -> None:
+        # Sorted, so that two that register the same topics take their rows in the same order.
+        names = sorted({check_topic(topic) for topic in topics})
+        self._run(lambda c: c.execute(REGISTER, (names,)))
+
+    def unregister(self, topics: Sequence[str]) -> None:
+        names = [check_topic(topic) for topic in topics]
+
+        def forget(connection: Connection) -> None:
+            connection.execute("DELETE FROM leases WHERE pipeline_id = ANY(%s)", (names,))
+            connection.execute("DELETE FROM pipeline_state WHERE pipeline_id = ANY(%s)", (names,))
+            connection.execute(f"NOTIFY {CHANNEL}")
+
+        self._run(forget)
+
+    def topics(self) -> list[str]:
+        rows = self._run(lambda c: c.execute("SELECT pipeline_id FROM pipeline_state").fetchall())
+        return sorted(str(name) for (name,) in rows)
+
+    def desired(self, topic: str) -> DesiredState:
+        query = "SELECT desired = 'started', replicas FROM pipeline_state WHERE pipeline_id = %s"
+        row = self._run(lambda c: c.execute(query, (check_topic(topic),)).fetchone())
+        return DesiredState(*row) if row else DesiredState()
+
+    def set_desired(self, topic: str, state: DesiredState) -> None:
+        statement = """
+            INSERT INTO pipeline_state (pipeline_id, desired, replicas) VALUES (%s, %s, %s)
+            ON CONFLICT (pipeline_id) DO UPDATE
+            SET desired = excluded.desired, replicas = excluded.replicas, updated_at = now()
+        """
+        values = (check_topic(topic), "started" if state.started else "stopped", state.replicas)
+        self._run(lambda c: c.execute(statement, values))
+
+    def acquire(self, topic: str, slot: int, holder: str, ttl_s: float) -> Lease:
+        check_request(slot, holder, ttl_s)
+        check_topic(topic)
+        handle = str(uuid.uuid4())
+        values = {
+            "topic": topic,
+            "slot": slot,
+            "holder": holder,
+            "ttl": timedelta(seconds=ttl_s),
+            "handle": handle,
+        }
+
+        def take(connection: Connection) -> int | str:
+            """Return the token, or else the name of the holder."""
+            connection.execute(REGISTER, ([topic],))
+            won = connection.execute(ACQUIRE, values).fetchone()
+            if won:
+                return int(won[0])
+            query = "SELECT worker_id FROM leases WHERE pipeline_id = %(topic)s AND slot = %(slot)s"
+            row = connection.execute(query, values).fetchone()
+            return str(row[0]) if row else "a holder that has just left"
+
+        answer = self._run(take, serializable=True)
+        if isinstance(answer, str):
+            raise LeaseUnavailable(topic, slot, answer)
+        return Lease(topic, slot, holder, answer, ttl_s, handle)
+
+    def renew(self, lease: Lease) -> None:
+        def extend(connection: Connection) -> str:
+            """Return why the lease is lost; nothing if it is not."""
+            if connection.execute(RENEW, _values(lease)).rowcount:
+                return ""
+            holder = _find_holder(connection, lease.topic, lease.slot)
+            return f"{holder} holds it now" if holder else "it ran out, or the topic was unregistered"
+
+        reason = self._run(extend)
+        if reason:
+            raise LeaseLost(lease.topic, lease.slot, reason)
+
+    def release(self, lease: Lease) -> None:
+        def give_back(connection: Connection) -> None:
+            if connection.execute(RELEASE, _values(lease)).rowcount:
+                connection.execute(f"NOTIFY {CHANNEL}")
+
+        self._run(give_back)
+
+    def wait_free(self, topic: str, slot: int, timeout_s: float) -> bool:
+        """Wait for a release to be notified, or for the lease to run out.
+
+        Takes a connection of its own: the shared one must stay free for renewals.
+        """
+        check_topic(topic)
+        self._run(lambda _: None)  # makes the tables
+        deadline = time.monotonic() + timeout_s
+        query = """
+            SELECT extract(epoch FROM lease_until - clock_timestamp())::float8 FROM leases
+            WHERE pipeline_id = %s AND slot = %s AND lease_until > clock_timestamp()
+        """
+        with self._database.connection() as connection:
+            with self._database.limited(connection):
+                connection.execute(f"LISTEN {CHANNEL}")  # before the first look, or a release between is missed
+            while True:
+                with self._database.limited(connection):
+                    row = connection.execute(query, (topic, slot)).fetchone()
+                if row is None:
+                    return True
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    return False
+                for _ in connection.notifies(timeout=min(left_s, row[0]), stop_after=1):
+                    pass
+
+    def assignments(self, topic: str | None = None) -> list[Assignment]:
+        states = """
+            SELECT pipeline_id, replicas FROM pipeline_state
+            WHERE %(topic)s::text IS NULL OR pipeline_id = %(topic)s
+        """
+        leases = """
+            SELECT pipeline_id, slot, worker_id, token, lease_until FROM leases
+            WHERE lease_until > clock_timestamp() AND (%(topic)s::text IS NULL OR pipeline_id = %(topic)s)
+        """
+        values = {"topic": None if topic is None else check_topic(topic)}
+        replicas, held = self._run(
+            lambda c: (c.execute(states, values).fetchall(), c.execute(leases, values).fetchall())
+        )
+        return lay_out(dict(replicas), [Assignment(*row) for row in held])
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _run(self, work: Callable[[Connection], Result], *, serializable: bool = False) -> Result:
+        if not self._has_schema:
+            self._database.run(_make_schema)
+            self._has_schema = True
+        return self._database.run(work, serializable=serializable)
+
+
+def _make_schema(connection: Connection) -> None:
+    row = connection.execute("SELECT to_regclass('lease_tokens') IS NOT NULL").fetchone()
+    if row and row[0]:
+        return  # made last, in one transaction with the rest; so a role that may not create can still work
+    # IF NOT EXISTS alone does not bear two starting at once: the second fails on a catalogue's unique index.
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
+    connection.execute(SCHEMA)
+
+
+def _values(lease: Lease) -> dict[str, Any]:
+    return {
+        "topic": lease.topic,
+        "slot": lease.slot,
+        "holder": lease.holder,
+        "token": lease.token,
+        "ttl": timedelta(seconds=lease.ttl_s),
+    }
+
+
+def _find_holder(connection: Connection, topic: str, slot: int) -> str:
+    query = """
+        SELECT worker_id FROM leases WHERE pipeline_id = %s AND slot = %s AND lease_until > clock_timestamp()
+    """
+    row = connection.execute(query, (topic, slot)).fetchone()
+    return str(row[0]) if row else ""

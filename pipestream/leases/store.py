@@ -1,0 +1,147 @@
+"""What a lease is, and what every store of leases can do.
+
+A lease is advice: it keeps two runs from doing the same work twice. What makes a stale holder harmless is
+the ledger's compare-and-set and the producer's fencing, so no store needs to be perfect, only honest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from pipestream.topics.names import parse_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+MAX_REPLICAS = 10_000
+"""As many as a topic may have partitions: a replica beyond the last partition would have nothing to drain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One slot of a topic, held for a time."""
+
+    topic: str
+    slot: int
+    holder: str
+    token: int
+    """The fencing token: grows with every new holder of the slot."""
+    ttl_s: float
+    """How long it outlives its last renewal. May be more than was asked for: Consul's least is 10 s."""
+    handle: str = ""
+    """What the store needs to know its own lease again (a Consul session's id)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredState:
+    """What the operator wants of a topic."""
+
+    started: bool = True
+    replicas: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.replicas <= MAX_REPLICAS:
+            raise ValueError(f"replicas must be between 1 and {MAX_REPLICAS}, not {self.replicas}")
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One slot of a registered topic, and who has it. ``holder`` is empty for a free slot."""
+
+    topic: str
+    slot: int
+    holder: str = ""
+    token: int = 0
+    until: datetime | None = None
+    """When it runs out unless renewed, where the store can tell."""
+
+
+class LeaseStore(Protocol):
+    """Keeps the registered topics, their desired state, and who holds which slot.
+
+    Safe to share between threads. Every method may raise a TransientError when the server behind the store
+    does not answer, within seconds; none waits for ever. A name that is no topic of the product raises
+    IdInvalid.
+    """
+
+    kind: str
+
+    def register(self, topics: Sequence[str]) -> None:
+        """Make topics known; those already known keep their desired state."""
+
+    def unregister(self, topics: Sequence[str]) -> None:
+        """Forget topics, their desired state and their leases."""
+
+    def topics(self) -> list[str]:
+        """Return the registered topics, sorted."""
+
+    def desired(self, topic: str) -> DesiredState:
+        """Return what the operator wants of a topic; an unknown topic is started with one replica."""
+
+    def set_desired(self, topic: str, state: DesiredState) -> None:
+        """Change what the operator wants of a topic, and register it if it was not."""
+
+    def acquire(self, topic: str, slot: int, holder: str, ttl_s: float) -> Lease:
+        """Take a slot, and register its topic if it was not.
+
+        Any slot may be asked for, also one beyond the desired replicas: `acquire_any` is what obeys them.
+        A holder that has the slot already is refused like any other, for it may be a second process with
+        the same name.
+
+        :raises LeaseUnavailable: someone has it; the error names the holder.
+        """
+
+    def renew(self, lease: Lease) -> None:
+        """Hold a lease for another ``ttl_s`` from now.
+
+        :raises LeaseLost: the slot is no longer ours, or the lease had run out.
+        """
+
+    def release(self, lease: Lease) -> None:
+        """Give a slot back. Releasing what is no longer ours changes nothing."""
+
+    def wait_free(self, topic: str, slot: int, timeout_s: float) -> bool:
+        """Wait until nobody holds a slot, and say whether that came true in time.
+
+        Free when it returns is not free for you: acquire it, and expect to be refused.
+        """
+
+    def assignments(self, topic: str | None = None) -> list[Assignment]:
+        """Return every slot of every registered topic (or of one), held or free, in order."""
+
+    def close(self) -> None:
+        """Give back connections."""
+
+
+def lay_out(replicas: Mapping[str, int], held: Sequence[Assignment]) -> list[Assignment]:
+    """Return every slot of the topics of ``replicas``, free or held, in order of topic and slot.
+
+    A slot beyond the replicas is there only while someone holds it, after scaling down.
+    """
+    slots = {(topic, slot): Assignment(topic, slot) for topic, count in replicas.items() for slot in range(count)}
+    slots.update({(found.topic, found.slot): found for found in held if found.topic in replicas})
+    return [slots[key] for key in sorted(slots)]
+
+
+def check_topic(topic: str) -> str:
+    """Return ``topic`` if it is a name of one of the product's topics.
+
+    :raises IdInvalid: it is not.
+    """
+    parse_topic(topic)
+    return topic
+
+
+def check_request(slot: int, holder: str, ttl_s: float) -> None:
+    """Refuse what no store can lease.
+
+    :raises ValueError: a slot that cannot be, a holder without a name, or a lease for no time or over a day.
+    """
+    if not 0 <= slot < MAX_REPLICAS:
+        raise ValueError(f"slot must be between 0 and {MAX_REPLICAS - 1}, not {slot}")
+    if not holder.strip() or not holder.isprintable():
+        raise ValueError(f"holder must be a name that can be shown to the next one to ask, not {holder!r}")
+    if not 0 < ttl_s <= 86_400:
+        raise ValueError(f"ttl_s must be more than 0 and at most 86400, not {ttl_s}")

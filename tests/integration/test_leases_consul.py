@@ -1,0 +1,354 @@
+"""What is special about leases in Consul: its keys, its sessions, its failures, ACL and TLS."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import consul
+import pytest
+from pydantic import SecretStr
+
+from pipestream.errors import LeaseLost, LeaseStoreUnavailable, LeaseUnavailable, SettingsInvalid
+from pipestream.leases import LeaseKeeper
+from pipestream.leases.consul import ConsulLeaseStore
+from pipestream.leases.store import DesiredState
+from pipestream.local.gotools import CONSUL, find_tool
+from pipestream.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.stack
+
+TTL_S = 60.0
+TOKEN = "5f6d7b9e-0c3a-4f55-9d7f-0f3f6a1f9c11"
+
+
+@pytest.fixture
+def store(settings):
+    yield (opened := ConsulLeaseStore(settings))
+    opened.close()
+
+
+@pytest.fixture
+def client(settings):
+    """A plain client, to look behind the store and to be another program."""
+    host, port = settings.consul_address.split(":")
+    yield (opened := consul.Consul(host=host, port=int(port)))
+    opened.http.session.close()
+
+
+@pytest.fixture
+def key(unique, client):
+    yield (name := f"pipestream/node-topics/{unique}.parser")
+    client.kv.delete(name, recurse=True)
+
+
+@pytest.fixture
+def topic(unique, key):
+    return f"pipestream.{unique}.parser"
+
+
+def wait_until(condition, timeout_s=30.0):
+    deadline = time.monotonic() + timeout_s
+    while not (result := condition()):
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
+    return result
+
+
+def test_slot_0_locks_the_topics_own_key_and_slot_1_a_key_under_it(store, client, topic, key):
+    leases = [store.acquire(topic, slot, f"worker-{slot}", TTL_S) for slot in (0, 1)]
+
+    for lease, place in zip(leases, (key, f"{key}/slots/1"), strict=True):
+        _, entry = client.kv.get(place)
+        value = json.loads(entry["Value"])
+        assert entry["Session"] == lease.handle
+        assert entry["ModifyIndex"] == lease.token
+        assert (value["holder"], value["session"]) == (lease.holder, lease.handle)
+        assert value["acquired_at"].endswith("+00:00")
+
+
+def test_a_session_releases_without_delay_and_its_ttl_is_raised_to_what_consul_allows(store, client, topic):
+    lease = store.acquire(topic, 0, "worker-a", 3.5)
+
+    _, session = client.session.info(lease.handle)
+
+    assert lease.ttl_s == 10.0
+    assert (session["Name"], session["TTL"]) == ("worker-a", "10s")
+    assert (session["Behavior"], session["LockDelay"]) == ("release", 0)
+
+
+def test_a_ttl_between_two_seconds_is_rounded_up(store, topic):
+    assert store.acquire(topic, 0, "worker-a", 20.2).ttl_s == 21.0
+
+
+def test_a_crash_frees_the_slot_at_once_and_leaves_the_registration(store, client, topic):
+    lost = store.acquire(topic, 0, "worker-a", TTL_S)
+    store.set_desired(topic, DesiredState(replicas=2))
+
+    client.session.destroy(lost.handle)
+
+    assert topic in store.topics()
+    assert store.desired(topic) == DesiredState(replicas=2)
+    assert [found.holder for found in store.assignments(topic)] == ["", ""]
+    with pytest.raises(LeaseLost, match="its Consul session ended"):
+        store.renew(lost)
+    assert store.acquire(topic, 0, "worker-b", TTL_S).token > lost.token
+
+
+def test_a_lock_that_an_operator_took_off_is_noticed_by_the_next_renewal(store, client, topic, key):
+    lease = store.acquire(topic, 0, "worker-a", TTL_S)
+    client.kv.put(key, "by hand", release=lease.handle)
+
+    with pytest.raises(LeaseLost, match="the lock was taken off"):
+        store.renew(lease)
+
+
+def test_a_lock_that_went_to_another_is_noticed_by_the_next_renewal(store, client, topic, key):
+    lease = store.acquire(topic, 0, "worker-a", TTL_S)
+    client.kv.put(key, "by hand", release=lease.handle)
+    taken = store.acquire(topic, 0, "worker-b", TTL_S)
+
+    with pytest.raises(LeaseLost, match="worker-b holds it now"):
+        store.renew(lease)
+    store.release(lease)
+    store.renew(taken)
+
+
+def test_a_refused_acquirer_leaves_no_session_behind(store, client, topic, unique):
+    store.acquire(topic, 0, "worker-a", TTL_S)
+    with pytest.raises(LeaseUnavailable):
+        store.acquire(topic, 0, f"refused-{unique}", TTL_S)
+
+    _, sessions = client.session.list()
+
+    assert f"refused-{unique}" not in [session["Name"] for session in sessions]
+
+
+def test_a_release_leaves_no_session_behind(store, client, topic):
+    lease = store.acquire(topic, 0, "worker-a", TTL_S)
+    store.release(lease)
+
+    assert client.session.info(lease.handle)[1] is None
+
+
+def test_a_registration_by_another_program_counts_although_it_is_empty(store, client, topic, key):
+    client.kv.put(key, "")
+
+    assert topic in store.topics()
+    assert [found.holder for found in store.assignments(topic)] == [""]
+    assert store.acquire(topic, 0, "worker-a", TTL_S).holder == "worker-a"
+
+
+@pytest.mark.parametrize("value", ["", "sidecar-A", '"text"', '{"holder": "not of this session"}'])
+def test_the_lock_of_another_program_is_respected_and_named_by_its_session(store, client, topic, key, value):
+    session = client.session.create(ttl=10, lock_delay=0)
+    assert client.kv.put(key, value, acquire=session)
+
+    with pytest.raises(LeaseUnavailable, match=f"leased by Consul session {session}"):
+        store.acquire(topic, 0, "worker-a", TTL_S)
+
+    client.session.destroy(session)
+
+
+def test_a_lock_delay_of_another_program_is_respected_and_explained(store, client, topic, key):
+    session = client.session.create(ttl=10, lock_delay=60)
+    assert client.kv.put(key, '{"holder": "sidecar-A"}', acquire=session)
+    client.session.destroy(session)
+
+    with pytest.raises(LeaseUnavailable, match=r"nobody, but Consul still delays its lock \(last: sidecar-A\)"):
+        store.acquire(topic, 0, "worker-a", TTL_S)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "stopped",
+        "[]",
+        '{"started": true}',
+        '{"started": 1, "replicas": 1}',
+        '{"started": true, "replicas": 0}',
+    ],
+)
+def test_a_desired_state_that_cannot_be_read_is_refused_with_its_key(store, client, topic, value):
+    client.kv.put(f"pipestream/desired/{topic}", value)
+    store.register([topic])
+
+    for read in (store.desired, store.assignments):
+        with pytest.raises(SettingsInvalid, match=f"Consul key pipestream/desired/{topic} is not a desired state"):
+            read(topic)
+    store.unregister([topic])
+
+
+def test_keys_of_others_below_ours_are_left_alone(store, client, topic, key, unique):
+    client.kv.put(f"{key}/notes", "x")
+    store.register([topic])
+
+    assert [found.slot for found in store.assignments(topic)] == [0]
+    assert [name for name in store.topics() if unique in name] == [topic]
+
+
+def test_an_agent_that_cannot_be_reached_is_a_transient_error(settings, topic):
+    store = ConsulLeaseStore(settings.model_copy(update={"consul_address": "127.0.0.1:1"}))
+
+    with pytest.raises(LeaseStoreUnavailable, match=r"Consul at 127\.0\.0\.1:1 does not answer"):
+        store.acquire(topic, 0, "worker-a", TTL_S)
+    store.close()
+
+
+def test_an_agent_that_never_answers_is_given_up(settings, topic, monkeypatch):
+    monkeypatch.setattr("pipestream.leases.consul_client.TIMEOUT_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        store = ConsulLeaseStore(settings.model_copy(update={"consul_address": address}))
+
+        with pytest.raises(LeaseStoreUnavailable, match="timed out"):
+            store.topics()
+        store.close()
+
+
+@dataclass
+class Agent:
+    """A Consul server of a test's own, with ACL and TLS, which may be killed and started again."""
+
+    folder: Path
+    port: int
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        argv = [str(find_tool(CONSUL, print)), "agent", f"-config-file={self.folder / 'agent.json'}"]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(argv, stdout=log, stderr=log)
+        store = ConsulLeaseStore(self.settings())
+        wait_until(lambda: answers(store))
+        store.close()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
+
+    def settings(self, **changes) -> Settings:
+        given = {
+            "leases": "consul",
+            "consul_address": f"127.0.0.1:{self.port}",
+            "consul_scheme": "https",
+            "consul_token": SecretStr(TOKEN),
+            "consul_ca_file": self.folder / "consul-agent-ca.pem",
+        }
+        return Settings(**(given | changes))
+
+
+def answers(store):
+    try:
+        store.set_desired("intake.probe", DesiredState())
+    except LeaseStoreUnavailable:
+        return False
+    return True
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [opened.getsockname()[1] for opened in sockets]
+    for opened in sockets:
+        opened.close()
+    return ports
+
+
+@pytest.fixture(scope="module")
+def agent(stack, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("consul")
+    program = str(find_tool(CONSUL, print))
+    for command in (
+        ("ca", "create"),
+        ("cert", "create", "-server", "-dc=local", "-additional-ipaddress=127.0.0.1"),
+    ):
+        subprocess.run([program, "tls", *command], cwd=folder, check=True, capture_output=True)
+    https, server, serf = free_ports(3)
+    config = {
+        "server": True,
+        "bootstrap": True,
+        "datacenter": "local",
+        "node_name": "alone",
+        "data_dir": str(folder / "data"),
+        "bind_addr": "127.0.0.1",
+        "client_addr": "127.0.0.1",
+        "ports": {"http": -1, "https": https, "server": server, "serf_lan": serf}
+        | dict.fromkeys(("serf_wan", "dns", "grpc", "grpc_tls"), -1),
+        "performance": {"raft_multiplier": 1},
+        "connect": {"enabled": False},
+        "disable_update_check": True,
+        "acl": {"enabled": True, "default_policy": "deny", "tokens": {"initial_management": TOKEN}},
+        "tls": {
+            "https": {
+                "cert_file": str(folder / "local-server-consul-0.pem"),
+                "key_file": str(folder / "local-server-consul-0-key.pem"),
+            }
+        },
+    }
+    (folder / "agent.json").write_text(json.dumps(config))
+    running = Agent(folder, https)
+    running.start()
+    yield running
+    running.kill()
+
+
+def test_leases_work_over_tls_with_an_acl_token(agent, unique):
+    store = ConsulLeaseStore(agent.settings())
+    lease = store.acquire(f"intake.{unique}", 0, "worker-a", TTL_S)
+
+    store.renew(lease)
+    assert [found.holder for found in store.assignments(f"intake.{unique}")] == ["worker-a"]
+    store.release(lease)
+    store.close()
+
+
+@pytest.mark.parametrize("token", [None, SecretStr("00000000-1111-2222-3333-444444444444")])
+def test_a_token_that_may_not_is_refused_with_what_it_needs_and_not_repeated(agent, unique, token):
+    store = ConsulLeaseStore(agent.settings(consul_token=token))
+
+    with pytest.raises(SettingsInvalid, match=r"needs session:write and key:write on pipestream/") as caught:
+        store.acquire(f"intake.{unique}", 0, "worker-a", TTL_S)
+
+    assert "444444444444" not in str(caught.value)
+    store.close()
+
+
+def test_a_server_with_a_certificate_of_an_unknown_ca_is_not_trusted(agent):
+    store = ConsulLeaseStore(agent.settings(consul_ca_file=None))
+
+    with pytest.raises(SettingsInvalid, match="check consul_ca_file and consul_scheme"):
+        store.topics()
+    store.close()
+
+
+def test_plain_http_to_a_tls_port_is_explained(agent):
+    store = ConsulLeaseStore(agent.settings(consul_scheme="http"))
+
+    with pytest.raises(SettingsInvalid, match="check consul_address and consul_scheme"):
+        store.topics()
+    store.close()
+
+
+def test_a_lease_outlives_a_kill_and_restart_of_the_server(agent, unique):
+    topic = f"intake.{unique}"
+    store = ConsulLeaseStore(agent.settings())
+    with LeaseKeeper(store, store.acquire(topic, 0, "worker-a", TTL_S)) as keeper:
+        agent.kill()
+        with pytest.raises(LeaseStoreUnavailable):
+            store.renew(keeper.lease)
+        agent.start()
+
+        store.renew(keeper.lease)
+        keeper.check()
+        with pytest.raises(LeaseUnavailable, match="leased by worker-a"):
+            store.acquire(topic, 0, "worker-b", TTL_S)
+
+    assert store.acquire(topic, 0, "worker-b", TTL_S).token > keeper.lease.token
+    store.close()

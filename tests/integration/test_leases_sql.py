@@ -1,0 +1,197 @@
+"""What is special about leases in PostgreSQL: its tables, its timeouts, and its failures."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
+
+from pipestream.errors import CatalogueUnavailable, SettingsInvalid
+from pipestream.leases.database import Database
+from pipestream.leases.sql import ACQUIRE, SqlLeaseStore
+from pipestream.leases.store import DesiredState
+from pipestream.topics.names import node_topic
+
+pytestmark = pytest.mark.stack
+
+TTL_S = 60.0
+
+
+@pytest.fixture
+def store(settings):
+    yield (opened := SqlLeaseStore(settings))
+    opened.close()
+
+
+@pytest.fixture
+def topic(unique):
+    return node_topic(unique, "parser")
+
+
+@pytest.fixture
+def connection(settings):
+    """A connection of the test's own, to look behind the store."""
+    with psycopg.connect(settings.postgres_dsn.get_secret_value(), autocommit=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def open_database(settings):
+    opened = []
+
+    def open_one(**options):
+        opened.append(Database(settings.postgres_dsn, **options))
+        return opened[-1]
+
+    yield open_one
+    for database in opened:
+        database.close()
+
+
+def with_dsn(settings, **parameters):
+    dsn = make_conninfo(settings.postgres_dsn.get_secret_value(), **parameters)
+    return settings.model_copy(update={"postgres_dsn": SecretStr(dsn)})
+
+
+def backend_pid(connection):
+    return connection.execute("SELECT pg_backend_pid()").fetchone()[0]
+
+
+def test_the_tables_have_the_names_and_columns_of_the_architecture(store, connection, topic):
+    store.set_desired(topic, DesiredState(started=False, replicas=2))
+    store.acquire(topic, 1, "worker-a", TTL_S)
+
+    state = connection.execute("SELECT pipeline_id, desired, replicas FROM pipeline_state").fetchall()
+    lease = connection.execute("SELECT pipeline_id, slot, worker_id, lease_until > now() FROM leases").fetchall()
+
+    assert state == [(topic, "stopped", 2)]
+    assert lease == [(topic, 1, "worker-a", True)]
+
+
+def test_workers_that_start_at_once_on_an_empty_database_do_not_get_in_each_others_way(settings, topic):
+    stores = [SqlLeaseStore(settings) for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda store: store.register([topic]), stores))
+
+    assert stores[0].topics() == [topic]
+    for store in stores:
+        store.close()
+
+
+def test_an_attempt_whose_answer_was_lost_finds_its_own_lease_again(store, connection, topic):
+    store.register([topic])
+    values = {"topic": topic, "slot": 0, "holder": "worker-a", "ttl": "60 s", "handle": "one attempt"}
+
+    [first], [second] = (connection.execute(ACQUIRE, values).fetchone() for _ in range(2))
+
+    assert second > first
+    assert connection.execute(ACQUIRE, values | {"handle": "another attempt"}).fetchone() is None
+
+
+def test_a_connection_that_broke_while_idle_is_made_anew(store, connection, topic):
+    lease = store.acquire(topic, 0, "worker-a", TTL_S)
+    cut = connection.execute(
+        "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    ).fetchone()
+    assert cut == (1,)
+
+    store.renew(lease)
+
+
+def test_a_server_that_cannot_be_reached_is_a_transient_error_that_keeps_the_password(settings, topic):
+    store = SqlLeaseStore(with_dsn(settings, port=1, password="hunter2"))
+
+    with pytest.raises(CatalogueUnavailable, match="PostgreSQL does not answer") as caught:
+        store.acquire(topic, 0, "worker-a", TTL_S)
+
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_a_password_that_gets_into_a_message_is_blotted_out(settings):
+    # The server quotes the name of a user it refuses, which is here the password as well.
+    store = SqlLeaseStore(with_dsn(settings, user="hunter2", password="hunter2"))
+
+    with pytest.raises(CatalogueUnavailable, match=r"\*\*\*") as caught:
+        store.topics()
+
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_statement_that_takes_too_long_is_given_up_by_the_server(open_database):
+    database = open_database(statement_timeout_s=0.2)
+
+    with pytest.raises(CatalogueUnavailable, match="statement timeout"):
+        database.run(lambda c: c.execute("SELECT pg_sleep(60)"))
+
+    assert database.run(lambda c: c.execute("SELECT 1").fetchone()) == (1,)
+
+
+def test_a_server_that_stopped_answering_is_cut_off_and_asked_anew(open_database):
+    database = open_database(answer_timeout_s=0.5)
+    pid = database.run(backend_pid)
+    os.kill(pid, signal.SIGSTOP)
+    started_s = time.monotonic()
+    try:
+        assert database.run(backend_pid) != pid
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+    assert 0.5 <= time.monotonic() - started_s < 10
+
+
+def test_a_fresh_connection_that_breaks_is_not_tried_for_ever(open_database):
+    tries = []
+
+    def break_off(connection):
+        tries.append(backend_pid(connection))
+        connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    with pytest.raises(CatalogueUnavailable, match="terminating connection"):
+        open_database().run(break_off)
+
+    assert len(tries) == 1
+
+
+def test_work_that_keeps_conflicting_is_given_up(open_database, monkeypatch):
+    monkeypatch.setattr("pipestream.leases.database.SERIALIZATION_PAUSE_MAX_S", 0.005)
+    tries = []
+
+    def conflict(_):
+        tries.append(1)
+        raise psycopg.errors.SerializationFailure("could not serialize access")
+
+    with pytest.raises(CatalogueUnavailable, match="could not serialize access"):
+        open_database().run(conflict, serializable=True)
+
+    assert len(tries) == 12
+
+
+def test_a_server_that_only_reads_is_a_transient_error(settings, topic):
+    """So does a standby answer until it has taken over."""
+    store = SqlLeaseStore(with_dsn(settings, options="-c default_transaction_read_only=on"))
+
+    with pytest.raises(CatalogueUnavailable, match="read-only transaction"):
+        store.register([topic])
+    store.close()
+
+
+def test_a_database_with_other_tables_of_these_names_is_refused(store, connection, topic):
+    connection.execute("CREATE TABLE leases (landlord text)")
+
+    with pytest.raises(SettingsInvalid, match="must name a database of this product's own"):
+        store.acquire(topic, 0, "worker-a", TTL_S)
+
+
+def test_options_in_the_dsn_are_kept(settings):
+    database = Database(with_dsn(settings, options="-c geqo=off").postgres_dsn)
+
+    assert database.run(lambda c: c.execute("SHOW geqo").fetchone()) == ("off",)
+    database.close()

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from pipestream.errors import IdInvalid
+from pipestream.leases import keys
+
+
+@pytest.mark.parametrize(
+    ("topic", "key"),
+    [
+        ("intake.files", "pipestream/intake-topics/files"),
+        ("pipestream.main.parser", "pipestream/node-topics/main.parser"),
+        ("bridge.east.parser", "pipestream/bridge-topics/east.parser"),
+        ("dlq.main.parser", "pipestream/dlq-topics/main.parser"),
+        ("dlq.intake.files", "pipestream/dlq-topics/intake.files"),
+    ],
+)
+def test_slot_0_is_the_topics_own_key_and_further_slots_are_under_it(topic, key):
+    assert keys.slot_key(topic, 0) == keys.topic_key(topic) == key
+    assert keys.slot_key(topic, 12) == f"{key}/slots/12"
+    assert keys.parse_slot_key(key) == (topic, 0)
+    assert keys.parse_slot_key(f"{key}/slots/12") == (topic, 12)
+
+
+def test_the_desired_state_has_a_key_of_its_own():
+    assert keys.desired_key("intake.files") == "pipestream/desired/intake.files"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "pipestream/desired/intake.files",
+        "pipestream/node-topics/main.parser/slots/0",
+        "pipestream/node-topics/main.parser/slots/x",
+        "pipestream/node-topics/main.parser/notes",
+        "pipestream/node-topics/main.parser/slots/1/2",
+        "pipestream/node-topics/no-cluster",
+        "pipestream/node-topics/",
+        "elsewhere/node-topics/main.parser",
+    ],
+)
+def test_a_key_that_is_no_slot_is_nobodys(key):
+    assert keys.parse_slot_key(key) is None
+
+
+@pytest.mark.parametrize("topic", ["orders", "intake.a/b", "pipestream.main", "intake...", ""])
+def test_a_name_outside_the_convention_gets_no_key(topic):
+    for make in (keys.topic_key, keys.desired_key):
+        with pytest.raises(IdInvalid):
+            make(topic)

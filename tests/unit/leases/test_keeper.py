@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from pipestream.errors import CatalogueUnavailable, LeaseLost
+from pipestream.leases.keeper import LeaseKeeper, elapsed_s
+from pipestream.testing.leases import FlakyLeaseStore
+
+TOPIC = "intake.files"
+# The keeper's thread pauses in real time, a third of this; what counts as lost goes by the test's own clock.
+BRISK_TTL_S = 0.06
+# So long that the thread never wakes up in a test: it stands for a process that was stopped.
+ASLEEP_TTL_S = 3_000.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def store():
+    return FlakyLeaseStore()
+
+
+def keep(store, clock, ttl_s, **options):
+    return LeaseKeeper(store, store.acquire(TOPIC, 0, "worker-a", ttl_s), clock=clock, **options)
+
+
+def holders(store):
+    return [found.holder for found in store.assignments(TOPIC)]
+
+
+def test_renews_at_once_and_then_again_and_again(store, clock):
+    with keep(store, clock, BRISK_TTL_S) as keeper:
+        assert store.renewals >= 1
+        assert store.wait_for_renewals(4)
+        keeper.check()
+
+    assert not keeper.lost.is_set()
+
+
+def test_leaving_releases_the_lease_and_ends_the_thread(store, clock):
+    with keep(store, clock, ASLEEP_TTL_S) as keeper:
+        assert holders(store) == ["worker-a"]
+
+    assert holders(store) == [""]
+    assert f"lease {TOPIC}/0" not in [thread.name for thread in threading.enumerate()]
+    assert store.releases == [keeper.lease]
+
+
+def test_releases_when_the_body_raises_and_lets_its_error_through(store, clock):
+    with pytest.raises(KeyError, match="of the body"), keep(store, clock, ASLEEP_TTL_S):
+        raise KeyError("of the body")
+
+    assert holders(store) == [""]
+
+
+def test_a_release_that_fails_does_not_hide_the_error_of_the_body(store, clock, caplog):
+    store.release_error = CatalogueUnavailable("no server")
+
+    with pytest.raises(KeyError, match="of the body"), keep(store, clock, ASLEEP_TTL_S):
+        raise KeyError("of the body")
+
+    assert "not released, so it stays leased for up to 3000 s: no server" in caplog.text
+
+
+def test_a_release_that_fails_after_good_work_is_a_warning_only(store, clock, caplog):
+    store.release_error = CatalogueUnavailable("no server")
+
+    with keep(store, clock, ASLEEP_TTL_S):
+        pass
+
+    assert "not released" in caplog.text
+
+
+def test_does_not_start_on_a_lease_that_is_lost_already(store, clock):
+    keeper = keep(store, clock, ASLEEP_TTL_S)
+    stolen = store.steal(TOPIC, 0, "worker-b")
+
+    with pytest.raises(LeaseLost), keeper:
+        pytest.fail("the body must not run")
+
+    assert holders(store) == [stolen.holder]
+
+
+def test_releases_when_the_first_renewal_fails(store, clock):
+    store.renewal_error = CatalogueUnavailable("no server")
+
+    with pytest.raises(CatalogueUnavailable), keep(store, clock, ASLEEP_TTL_S):
+        pytest.fail("the body must not run")
+
+    assert holders(store) == [""]
+
+
+def test_a_lease_taken_by_another_is_noticed_by_the_next_renewal(store, clock):
+    told = []
+    with keep(store, clock, BRISK_TTL_S, on_lost=told.append) as keeper:
+        store.steal(TOPIC, 0, "worker-b")
+
+        assert keeper.lost.wait(10)
+        for _ in range(2):
+            with pytest.raises(LeaseLost, match=rf"{TOPIC} slot 0: the lease was lost \(someone else holds it now\)"):
+                keeper.check()
+
+    assert [error.reason for error in told] == ["someone else holds it now"]
+    assert holders(store) == ["worker-b"]
+
+
+def test_renewals_that_fail_for_less_than_two_thirds_of_the_ttl_are_tried_again(store, clock):
+    with keep(store, clock, BRISK_TTL_S) as keeper:
+        clock.now_s += BRISK_TTL_S * 0.5
+        seen = store.renewals
+        store.fail_renewals([CatalogueUnavailable("no server"), OSError()])
+        # Two that fail, one that works, and the one after it, so that it has been noted.
+        assert store.wait_for_renewals(seen + 4)
+        # Beyond the TTL since entering, but not since the renewal that worked.
+        clock.now_s += BRISK_TTL_S * 0.6
+
+        keeper.check()
+
+
+def test_renewals_that_fail_for_two_thirds_of_the_ttl_lose_the_lease(store, clock):
+    with keep(store, clock, BRISK_TTL_S) as keeper:
+        store.renewal_error = CatalogueUnavailable("no server")
+        assert store.wait_for_renewals(store.renewals + 3)
+        keeper.check()
+
+        clock.now_s += BRISK_TTL_S * 2 / 3
+
+        assert keeper.lost.wait(10)
+        with pytest.raises(LeaseLost, match=r"renewals have failed for 0\.0 s: no server"):
+            keeper.check()
+
+
+def test_a_lost_lease_is_not_renewed_any_more(store, clock):
+    with keep(store, clock, BRISK_TTL_S) as keeper:
+        store.steal(TOPIC, 0, "worker-b")
+        assert keeper.lost.wait(10)
+        seen = store.renewals
+
+        assert not store.wait_for_renewals(seen + 1, timeout_s=3 * BRISK_TTL_S)
+
+
+def test_check_notices_a_stop_of_the_process_before_the_thread_has_run(store, clock):
+    told = []
+    with keep(store, clock, ASLEEP_TTL_S, on_lost=told.append) as keeper:
+        clock.now_s += ASLEEP_TTL_S - 1
+        keeper.check()
+
+        clock.now_s += 1
+
+        with pytest.raises(LeaseLost, match=r"it was not renewed for 3000\.0 s, longer than its 3000 s"):
+            keeper.check()
+        assert keeper.lost.is_set()
+
+    assert store.renewals == 1
+    assert len(told) == 1
+
+
+def test_a_renewal_that_succeeds_too_late_does_not_revive_the_lease(store, clock):
+    with keep(store, clock, BRISK_TTL_S) as keeper:
+        store.block_renewals()
+        assert store.wait_for_renewals(store.renewals + 1)
+        clock.now_s += BRISK_TTL_S
+        with pytest.raises(LeaseLost):
+            keeper.check()
+        store.unblock_renewals()
+
+        with pytest.raises(LeaseLost, match="not renewed"):
+            keeper.check()
+
+
+def test_the_ttl_counts_from_when_a_renewal_was_sent_not_from_when_it_was_answered(store, clock):
+    with keep(store, clock, BRISK_TTL_S) as keeper:
+        store.block_renewals()
+        assert store.wait_for_renewals(store.renewals + 1)
+        sent_at_s = clock.now_s
+        clock.now_s += BRISK_TTL_S * 0.9
+        # What comes after the slow one fails, so nothing later than the slow one's sending counts.
+        store.fail_renewals([None])
+        store.renewal_error = CatalogueUnavailable("no server")
+        store.unblock_renewals()
+
+        assert keeper.lost.wait(10)
+        assert clock.now_s - sent_at_s < BRISK_TTL_S
+
+
+def test_an_on_lost_that_raises_is_logged_and_the_lease_is_lost_all_the_same(store, clock, caplog):
+    def explode(error):
+        raise RuntimeError("of the callback")
+
+    with keep(store, clock, ASLEEP_TTL_S, on_lost=explode) as keeper:
+        clock.now_s += ASLEEP_TTL_S
+        with pytest.raises(LeaseLost):
+            keeper.check()
+
+    assert keeper.lost.is_set()
+    assert "on_lost failed" in caplog.text
+
+
+def test_the_clock_goes_on_while_the_machine_sleeps():
+    before_s, now_s, after_s = (
+        time.clock_gettime(time.CLOCK_BOOTTIME),
+        elapsed_s(),
+        time.clock_gettime(time.CLOCK_BOOTTIME),
+    )
+
+    assert before_s <= now_s <= after_s

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from pydantic import SecretStr
+
+from pipestream.errors import SettingsInvalid
+from pipestream.leases import DesiredState, open_lease_store
+from pipestream.settings import Settings
+
+
+@pytest.mark.parametrize("kind", ["consul", "sql", "none"])
+def test_opens_the_store_the_settings_name_without_connecting(kind):
+    store = open_lease_store(Settings(leases=kind, consul_address="127.0.0.1:1", postgres_dsn=SecretStr("port=1")))
+
+    assert store.kind == kind
+    store.close()
+
+
+@pytest.mark.parametrize("address", ["consul", "consul:http", ":8500", ""])
+def test_a_consul_address_without_host_and_port_is_refused(address):
+    with pytest.raises(SettingsInvalid, match="consul_address must be HOST:PORT"):
+        open_lease_store(Settings(leases="consul", consul_address=address))
+
+
+def test_a_ca_file_that_is_not_there_is_refused(tmp_path):
+    missing = tmp_path / "ca.pem"
+
+    with pytest.raises(SettingsInvalid, match=r"ca\.pem, which is not a file"):
+        open_lease_store(Settings(leases="consul", consul_scheme="https", consul_ca_file=missing))
+
+
+def test_the_consul_token_is_the_settings_own_and_not_the_environments(monkeypatch):
+    monkeypatch.setenv("CONSUL_HTTP_TOKEN", "of-the-environment")
+
+    given = open_lease_store(Settings(leases="consul", consul_token=SecretStr("of-the-settings")))
+    absent = open_lease_store(Settings(leases="consul"))
+
+    assert given._consul.token == "of-the-settings"
+    assert absent._consul.token is None
+
+
+@pytest.mark.parametrize("dsn", ["postgres:hunter2@nowhere", "hunter2", "host=x password=hunter2 nonsense"])
+def test_a_dsn_that_cannot_be_read_is_refused_without_repeating_it(dsn):
+    with pytest.raises(SettingsInvalid, match="postgresql://USER:PASSWORD@HOST:PORT/DATABASE") as caught:
+        open_lease_store(Settings(leases="sql", postgres_dsn=SecretStr(dsn)))
+
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_without_leases_replicas_are_refused_aloud_and_stay_1(caplog):
+    store = open_lease_store(Settings(leases="none"))
+
+    store.set_desired("intake.files", DesiredState(started=False, replicas=3))
+
+    assert store.desired("intake.files") == DesiredState(started=False, replicas=1)
+    assert "intake.files: 3 replicas asked for, but without leases every worker runs one drain" in caplog.text
+
+
+def test_naming_the_leases_does_not_import_the_clients():
+    clients = ("consul", "psycopg", "requests")
+    code = f"import sys, pipestream.leases; print([name for name in {clients} if name in sys.modules])"
+
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert found.stdout.strip() == "[]"
