@@ -1,0 +1,28 @@
+"""The connectors by the ``kind`` that a graph names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipestream.connectors.folder import FolderConnector
+from pipestream.errors import SettingsInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from pipestream.connectors.model import Connector
+    from pipestream.graph.model import Connector as ConnectorSpec
+
+KINDS: Mapping[str, Callable[[Mapping[str, Any]], Connector]] = {"folder": FolderConnector.from_options}
+
+
+def make_connector(spec: ConnectorSpec) -> Connector:
+    """Return the connector that a datasource of the graph asks for.
+
+    :raises SettingsInvalid: there is no such kind, or its options cannot be used.
+    """
+    make = KINDS.get(spec.kind)
+    if make is None:
+        raise SettingsInvalid(f"there is no connector {spec.kind!r}; there are: {', '.join(sorted(KINDS))}")
+    return make(spec.options)

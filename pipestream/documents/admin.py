@@ -1,0 +1,71 @@
+"""Bucket administration, which obstore leaves to others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from pipestream.documents.store import split_bucket
+from pipestream.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from pipestream.settings import Settings
+
+_HERE_ALREADY = {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}
+
+
+def ensure_bucket(settings: Settings) -> bool:
+    """Make the bucket of ``settings.store_uri`` if it is not there; say whether it was made.
+
+    A store in a folder needs none.
+
+    :raises StoreUnavailable: the server did not answer, or does not let us.
+    """
+    if not settings.store_uri.startswith("s3://"):
+        return False
+    bucket, _ = split_bucket(settings.store_uri)
+    options: dict[str, Any] = {"Bucket": bucket}
+    if settings.s3_endpoint is None and settings.s3_region != "us-east-1":
+        # AWS makes buckets in us-east-1 unless told; other servers know no regions.
+        options["CreateBucketConfiguration"] = {"LocationConstraint": settings.s3_region}
+    client = _client(settings)
+    try:
+        if _exists(client, bucket):
+            return False
+        client.create_bucket(**options)
+    except ClientError as error:
+        if error.response["Error"]["Code"] in _HERE_ALREADY and _exists(client, bucket):
+            return False  # someone else made it in between
+        raise StoreUnavailable(f"bucket {bucket} cannot be made: {error}") from error
+    except BotoCoreError as error:
+        raise StoreUnavailable(f"bucket {bucket} cannot be made: {error}") from error
+    finally:
+        client.close()
+    return True
+
+
+def _client(settings: Settings) -> Any:
+    keys: dict[str, str] = {}
+    if settings.s3_access_key and settings.s3_secret_key:
+        keys["aws_access_key_id"] = settings.s3_access_key.get_secret_value()
+        keys["aws_secret_access_key"] = settings.s3_secret_key.get_secret_value()
+    config = Config(
+        connect_timeout=3,
+        read_timeout=20,
+        retries={"total_max_attempts": 4, "mode": "standard"},
+        s3={"addressing_style": "path"},
+    )
+    return boto3.client("s3", endpoint_url=settings.s3_endpoint, region_name=settings.s3_region, config=config, **keys)
+
+
+def _exists(client: Any, bucket: str) -> bool:
+    try:
+        client.head_bucket(Bucket=bucket)
+    except ClientError as error:
+        if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+            return False
+        raise
+    return True

@@ -1,0 +1,88 @@
+"""Who a document is: its id, its owner and its checksum, settled once when it is uploaded."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pipestream.errors import IdInvalid
+from pipestream.gen.ai.pipestream.data.v1 import pipeline_core_types_pb2 as wire
+from pipestream.ids import check_key_part
+from pipestream.wire import PipeDoc
+
+if TYPE_CHECKING:
+    from pipestream.graph.model import Datasource
+
+_DOCUMENTS = uuid.UUID("0b1de3b5-1f0b-5a58-8f4c-6a0c6e2f7b0e")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A document as it will be stored."""
+
+    doc_id: str
+    data: bytes
+    checksum: str
+    title: str
+    mime_type: str
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)
+
+
+def prepare(document: PipeDoc, datasource: Datasource) -> Prepared:
+    """Return ``document`` as it will be stored for ``datasource``; the document itself is left as it is.
+
+    The datasource decides whose document it is. An id that is not given is derived from where the document
+    comes from, so that the next upload from there is the same document.
+
+    :raises IdInvalid: the id cannot be used, or there is nothing to derive one from.
+    """
+    own = PipeDoc()
+    own.CopyFrom(document)
+    if own.doc_id:
+        if not own.HasField("doc_id_derivation"):
+            own.doc_id_derivation.method = wire.DOC_ID_DERIVATION_METHOD_CLIENT_PROVIDED
+            own.doc_id_derivation.input = own.doc_id
+    else:
+        _derive_id(own, datasource)
+    check_key_part(own.doc_id, "document id")
+    own.ownership.account_id = check_key_part(datasource.account_id, "account id")
+    own.ownership.datasource_id = datasource.datasource_id
+    if datasource.connector is not None and not own.ownership.HasField("connector_id"):
+        own.ownership.connector_id = datasource.connector.kind
+    # Maps have no order of their own; without this the same document has several checksums.
+    data = own.SerializeToString(deterministic=True)
+    return Prepared(
+        doc_id=own.doc_id,
+        data=data,
+        checksum=hashlib.sha256(data).hexdigest(),
+        title=_column(own.search_metadata.title),
+        mime_type=_column(own.search_metadata.mime_type or own.blob_bag.blob.mime_type),
+    )
+
+
+def _column(text: str) -> str:
+    """Return text as PostgreSQL takes it, which knows no zero character, and short enough for a table."""
+    return text.replace("\0", "")[:500]
+
+
+def _derive_id(document: PipeDoc, datasource: Datasource) -> None:
+    found = document.search_metadata
+    if found.source_uri:
+        method, source = wire.DOC_ID_DERIVATION_METHOD_SOURCE_URI, found.source_uri
+    elif found.source_path:
+        method, source = wire.DOC_ID_DERIVATION_METHOD_SOURCE_PATH, found.source_path
+    else:
+        raise IdInvalid(
+            "a document has no doc_id, and neither search_metadata.source_uri nor source_path to derive one "
+            "from; set one of them"
+        )
+    canonical = f"{datasource.account_id}/{datasource.datasource_id}/{source}"
+    document.doc_id = str(uuid.uuid5(_DOCUMENTS, canonical))
+    document.doc_id_derivation.method = method
+    document.doc_id_derivation.input = source
+    document.doc_id_derivation.canonical_input = canonical

@@ -1,0 +1,90 @@
+"""The keys of stored documents, and which key a stream's reference means."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pipestream.errors import IdInvalid, RecordInvalid
+from pipestream.ids import check_graph_id, check_key_part
+
+if TYPE_CHECKING:
+    from pipestream.wire import PipeStream
+
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_ROOTS = ("streams", "documents")
+# S3's own limit; every part has at most 200 characters, so this bounds the number of parts.
+_MAX_KEY_LENGTH = 1_024
+
+
+def stream_key(account_id: str, stream_id: str, node_id: str) -> str:
+    """Return where a node's output for a stream is stored.
+
+    :raises IdInvalid: a part cannot be in a key.
+    """
+    account = check_key_part(account_id, "account id")
+    stream = check_key_part(stream_id, "stream id")
+    return f"streams/{account}/{stream}/{check_graph_id(node_id, 'node id')}.pb"
+
+
+def upload_key(account_id: str, datasource_id: str, doc_id: str, checksum: str) -> str:
+    """Return where an uploaded document is stored.
+
+    The checksum makes the key name one content: a repeated upload writes the same bytes again, and a
+    changed document never overwrites the one that a stream in flight still refers to.
+
+    :raises IdInvalid: a part cannot be in a key.
+    """
+    if not _SHA256.fullmatch(checksum):
+        raise IdInvalid(f"checksum {checksum!r} is not a SHA-256 in lower-case hexadecimal")
+    account = check_key_part(account_id, "account id")
+    datasource = check_graph_id(datasource_id, "datasource id")
+    return f"documents/{account}/{datasource}/{check_key_part(doc_id, 'document id')}/{checksum}.pb"
+
+
+def check_key(key: str) -> str:
+    """Return ``key`` if it can name an object: relative, no empty part, no part that climbs out of the store.
+
+    :raises IdInvalid: it cannot.
+    """
+    if len(key) > _MAX_KEY_LENGTH:
+        raise IdInvalid(f"object key of {len(key)} characters; at most {_MAX_KEY_LENGTH} are allowed")
+    for part in key.split("/"):
+        check_key_part(part, f"in the object key {key!r}, the part")
+    return key
+
+
+def key_of(stream: PipeStream) -> str:
+    """Return the key of the object that a stream's ``document_ref`` names.
+
+    A reference may only lead into its own account, so that a forged record cannot read another's documents.
+
+    :raises RecordInvalid: there is no reference, or it does not name an object that it may.
+    """
+    if not stream.HasField("document_ref"):
+        raise RecordInvalid("the stream has no document_ref, so there is no object to look for")
+    reference = stream.document_ref
+    account_id = reference.account_id or stream.metadata.account_id
+    if stream.metadata.account_id not in ("", account_id):
+        raise RecordInvalid(
+            f"the reference is of account {account_id!r} but the stream of {stream.metadata.account_id!r}"
+        )
+    try:
+        if not reference.object_key:
+            if not reference.source_node_id:
+                raise RecordInvalid(
+                    f"the reference to document {reference.doc_id!r} has neither object_key nor "
+                    f"source_node_id; publish it through the Repository, which sets object_key"
+                )
+            return stream_key(account_id, stream.stream_id, reference.source_node_id)
+        key = check_key(reference.object_key)
+        check_key_part(account_id, "account id")
+    except IdInvalid as error:
+        raise RecordInvalid(f"the reference to document {reference.doc_id!r}: {error}") from error
+    parts = key.split("/")
+    if len(parts) < 3 or parts[0] not in _ROOTS or parts[1] != account_id:
+        raise RecordInvalid(
+            f"object_key {key!r} is not below streams/{account_id}/ or documents/{account_id}/, "
+            f"where the documents of account {account_id!r} are"
+        )
+    return key

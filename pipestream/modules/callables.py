@@ -1,0 +1,81 @@
+"""Modules that are Python callables, run in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from pipestream.errors import ModuleFailed, ModuleUnavailable, TransientError
+from pipestream.modules.deadline import DeadlineExceeded, TooManyHanging, call_with_deadline
+from pipestream.wire import PipeDoc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pipestream.modules.model import ModuleContext
+
+MAX_FAN_OUT = 10_000
+"""Documents one call may return: one that yields for ever would fill the memory before its time is up."""
+_MAX_MESSAGE_LENGTH = 500
+
+
+class CallableModule:
+    """Calls ``function(document, context)``, which returns a document, an iterable of them, or None.
+
+    The function gets a copy of the document and may change it. It is stopped after ``context.timeout_s``;
+    ``pipestream.modules.deadline`` says what that can and cannot stop. A function that ends the process
+    (``os._exit``, a crash in native code) ends the drain's task with it: put such code behind ``grpc:``.
+    """
+
+    def __init__(self, function: Callable[[PipeDoc, ModuleContext], Any], spec: str) -> None:
+        self._function = function
+        self._spec = spec
+
+    def process(self, document: PipeDoc, context: ModuleContext) -> Sequence[PipeDoc]:
+        own = PipeDoc()
+        own.CopyFrom(document)
+        try:
+            return call_with_deadline(lambda: self._collect(self._function(own, context)), context.timeout_s)
+        except DeadlineExceeded:
+            raise ModuleUnavailable(f"{self._spec} took longer than {context.timeout_s:g} s") from None
+        except TooManyHanging:
+            raise ModuleUnavailable(
+                f"{self._spec}: too many earlier calls still hang in this process; restart it"
+            ) from None
+        except (TransientError, ModuleFailed):
+            raise
+        except (Exception, SystemExit) as error:
+            raise ModuleFailed(f"{self._spec}: {describe(error)}") from error
+
+    def close(self) -> None:
+        """A callable holds nothing."""
+
+    def _collect(self, answer: Any) -> list[PipeDoc]:
+        if answer is None:
+            return []
+        if isinstance(answer, PipeDoc):
+            return [answer]
+        if isinstance(answer, (str, bytes, dict)) or not isinstance(answer, Iterable):
+            raise ModuleFailed(
+                f"{self._spec} returned {type(answer).__name__}; expected a PipeDoc, an iterable of them, or None"
+            )
+        documents: list[PipeDoc] = []
+        for item in answer:
+            if not isinstance(item, PipeDoc):
+                raise ModuleFailed(
+                    f"{self._spec}: item {len(documents)} of its answer is {type(item).__name__}, no PipeDoc"
+                )
+            if len(documents) == MAX_FAN_OUT:
+                raise ModuleFailed(f"{self._spec} returned more than {MAX_FAN_OUT} documents for one")
+            # A generator may change and yield one and the same object again and again.
+            documents.append(PipeDoc())
+            documents[-1].CopyFrom(item)
+        return documents
+
+
+def describe(error: BaseException) -> str:
+    """Return an error's type and message, short enough for a header or a table."""
+    message = str(error)
+    if len(message) > _MAX_MESSAGE_LENGTH:
+        message = message[:_MAX_MESSAGE_LENGTH] + "…"
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

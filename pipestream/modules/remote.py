@@ -1,0 +1,105 @@
+"""Modules that are gRPC services."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.protobuf import json_format
+
+from pipestream.errors import ModuleFailed, ModuleUnavailable
+from pipestream.gen.ai.pipestream.data.module.v1 import module_service_pb2 as service
+from pipestream.gen.ai.pipestream.data.module.v1.module_service_pb2_grpc import PipeStepProcessorServiceStub
+from pipestream.wire import ProcessDataRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipestream.modules.model import ModuleContext
+    from pipestream.wire import PipeDoc, ProcessDataResponse
+
+IDEMPOTENCY_KEY = "pipestream-idempotency-key"
+ATTEMPT = "pipestream-attempt"
+
+MAX_MESSAGE_BYTES = 256 * 1024 * 1024
+CHANNEL_OPTIONS = [
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    # gRPC fails calls at once until its pause before reconnecting is over, 1 to 120 s by default;
+    # that would use up every try of a document whose module has been back for a while.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+]
+_TRANSIENT = {
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.UNAVAILABLE,
+}
+
+
+class GrpcModule:
+    """Calls ``PipeStepProcessorService.ProcessData`` at ``target``, with ``context.timeout_s`` as deadline.
+
+    A crash may repeat a call, so it carries the idempotency key in its metadata.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._channel = grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
+        self._stub: Any = PipeStepProcessorServiceStub(self._channel)  # type: ignore[no-untyped-call]
+
+    def process(self, document: PipeDoc, context: ModuleContext) -> Sequence[PipeDoc]:
+        request = _request(document, context)
+        metadata = [(IDEMPOTENCY_KEY, context.idempotency_key), (ATTEMPT, str(context.attempt))]
+        try:
+            response = self._stub.ProcessData(request, timeout=context.timeout_s, metadata=metadata)
+        except grpc.RpcError as error:
+            raise self._translate(error, context) from error
+        return self._documents(document, response)
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _documents(self, document: PipeDoc, response: ProcessDataResponse) -> list[PipeDoc]:
+        if response.outcome == service.PROCESSING_OUTCOME_FAILURE:
+            raise ModuleFailed(f"grpc:{self._target}: {_reason(response)}")
+        if response.outcome == service.PROCESSING_OUTCOME_SKIPPED:
+            return [document]
+        if response.HasField("output_doc"):
+            return [response.output_doc]
+        if response.outcome == service.PROCESSING_OUTCOME_UNSPECIFIED:
+            # A service that does nothing yet answers an empty message too; no document may end that way.
+            raise ModuleFailed(f"grpc:{self._target} answered with neither an outcome nor a document")
+        return []
+
+    def _translate(self, error: grpc.RpcError, context: ModuleContext) -> ModuleFailed | ModuleUnavailable:
+        code = error.code()
+        details = (error.details() or "")[:500]
+        if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return ModuleUnavailable(f"grpc:{self._target} took longer than {context.timeout_s:g} s")
+        message = f"grpc:{self._target}: {code.name}: {details}"
+        return ModuleUnavailable(message) if code in _TRANSIENT else ModuleFailed(message)
+
+
+def _request(document: PipeDoc, context: ModuleContext) -> ProcessDataRequest:
+    request = ProcessDataRequest(
+        document=document,
+        metadata=service.ServiceMetadata(
+            pipeline_name=context.graph_id,
+            pipe_step_name=context.node_id,
+            stream_id=context.stream_id,
+            current_hop_number=context.hop,
+        ),
+    )
+    json_format.ParseDict(dict(context.config), request.config.json_config)
+    return request
+
+
+def _reason(response: ProcessDataResponse) -> str:
+    """Return what a failed module says of it: its error details, else its log, else that it says nothing."""
+    if response.HasField("error_details") and response.error_details.fields:
+        return json_format.MessageToJson(response.error_details, indent=None)[:500]
+    messages = [*response.partial_failure_details, *(entry.message for entry in response.log_entries)]
+    return "; ".join(messages)[:500] or "failed without saying why"

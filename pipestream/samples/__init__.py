@@ -1,0 +1,1 @@
+"""Sample documents for the demonstration and the tests."""

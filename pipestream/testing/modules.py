@@ -1,0 +1,147 @@
+"""Modules that misbehave on purpose, and real servers for modules behind gRPC and Unix sockets.
+
+The callables are named as a graph names them, e.g. ``python:pipestream.testing.modules:raising``. Their
+behaviour is set by the node's ``config``, because a drain runs them in a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from pipestream.errors import ModuleUnavailable
+from pipestream.gen.ai.pipestream.data.module.v1 import module_service_pb2_grpc as service
+from pipestream.modules.remote import CHANNEL_OPTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pipestream.modules.model import ModuleContext
+    from pipestream.wire import PipeDoc, ProcessDataRequest, ProcessDataResponse
+
+
+def passing(document: PipeDoc, context: ModuleContext) -> PipeDoc:  # noqa: ARG001
+    """Return the document as it is."""
+    return document
+
+
+def raising(document: PipeDoc, context: ModuleContext) -> PipeDoc:
+    """Fail on every document, or only on those whose id contains ``config.only``."""
+    only = context.config.get("only", "")
+    if only in document.doc_id:
+        raise ValueError(context.config.get("message", "broken on purpose"))
+    return document
+
+
+def hanging(document: PipeDoc, context: ModuleContext) -> PipeDoc:  # noqa: ARG001
+    """Sleep for an hour."""
+    time.sleep(3_600)
+    return document
+
+
+def spinning(document: PipeDoc, context: ModuleContext) -> PipeDoc:  # noqa: ARG001
+    """Never stop computing."""
+    while True:
+        pass
+
+
+def flaky(document: PipeDoc, context: ModuleContext) -> PipeDoc:
+    """Be unavailable for the first ``config.failures`` tries of each document (1 unless given)."""
+    if context.attempt <= context.config.get("failures", 1):
+        raise ModuleUnavailable(f"flaky on purpose, try {context.attempt}")
+    return document
+
+
+def dying(document: PipeDoc, context: ModuleContext) -> PipeDoc:
+    """End the process at once, as a crash would; with ``config.marker``, only until that file exists."""
+    marker = context.config.get("marker")
+    if marker is not None:
+        if Path(marker).exists():
+            return document
+        Path(marker).touch()
+    os._exit(9)
+
+
+def dropping(document: PipeDoc, context: ModuleContext) -> None:
+    """Return nothing: the document's route ends happily."""
+
+
+def fanning_out(document: PipeDoc, context: ModuleContext) -> Iterator[PipeDoc]:
+    """Return ``config.copies`` documents (2 unless given), numbered in their title."""
+    for number in range(int(context.config.get("copies", 2))):
+        document.search_metadata.title = f"part {number}"
+        yield document
+
+
+class GrpcModuleServer:
+    """A module served by gRPC, answering with ``handler``; a context manager. Port 0 means a free one."""
+
+    def __init__(
+        self,
+        handler: Callable[[ProcessDataRequest, grpc.ServicerContext], ProcessDataResponse],
+        port: int = 0,
+    ) -> None:
+        class Servicer(service.PipeStepProcessorServiceServicer):
+            def ProcessData(self, request: Any, context: Any) -> Any:  # noqa: N802 - gRPC's name
+                return handler(request, context)
+
+        self._pool = ThreadPoolExecutor(4, thread_name_prefix="module-server")
+        self._server = grpc.server(self._pool, options=CHANNEL_OPTIONS)
+        service.add_PipeStepProcessorServiceServicer_to_server(Servicer(), self._server)  # type: ignore[no-untyped-call]
+        self.port: int = self._server.add_insecure_port(f"127.0.0.1:{port}")
+        self.spec = f"grpc:127.0.0.1:{self.port}"
+
+    def __enter__(self) -> GrpcModuleServer:
+        self._server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.stop(grace=None).wait()
+        self._pool.shutdown()
+
+
+class SocketModuleServer:
+    """A module behind a Unix socket at ``path``, answering each request's bytes with ``handler``.
+
+    A handler that returns None keeps the connection open until the server ends: a module that hangs.
+    """
+
+    def __init__(self, path: Path, handler: Callable[[bytes], bytes | None]) -> None:
+        self.spec = f"unix:{path}"
+        self._handler = handler
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._open: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._serve, name="socket-module", daemon=True)
+
+    def __enter__(self) -> SocketModuleServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        for connection in [self._listener, *self._open]:
+            connection.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:  # the listener was shut down
+                return
+            request = b"".join(iter(lambda: connection.recv(65_536), b""))  # noqa: B023 - used up at once
+            answer = self._handler(request)
+            if answer is None:
+                self._open.append(connection)
+                continue
+            with connection:
+                connection.sendall(answer)

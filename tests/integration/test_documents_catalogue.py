@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from pipestream.documents.catalogue import Catalogue, Row
+from pipestream.errors import CatalogueUnavailable
+
+pytestmark = pytest.mark.stack
+
+ROW = Row("acme", "files", "doc-1", "documents/acme/files/doc-1/a.pb", "a" * 64, 12, "text/plain", "One")
+
+
+@pytest.fixture
+def catalogue(settings):
+    with Catalogue(settings) as opened:
+        yield opened
+
+
+def test_says_whether_a_document_is_new_unchanged_or_changed(catalogue):
+    outcomes = [
+        catalogue.record([row])[0].outcome
+        for row in (ROW, ROW, replace(ROW, checksum="b" * 64), replace(ROW, checksum="b" * 64), ROW)
+    ]
+
+    assert outcomes == ["new", "unchanged", "changed", "unchanged", "changed"]
+
+
+def test_a_changed_document_gets_the_next_version_and_is_to_be_published_again(catalogue):
+    catalogue.record([ROW])
+    catalogue.mark_published([ROW])
+    assert catalogue.find("acme", "files", "doc-1").published_at is not None
+
+    changed = replace(ROW, checksum="b" * 64, object_key="k2", title="Two", size_bytes=13)
+    (recorded,) = catalogue.record([changed])
+
+    assert (recorded.row.version, recorded.row.published_at) == (2, None)
+    assert (recorded.row.title, recorded.row.object_key, recorded.row.size_bytes) == ("Two", "k2", 13)
+    assert catalogue.find("acme", "files", "doc-1") == recorded.row
+
+
+def test_a_document_that_changed_while_its_reference_was_on_its_way_stays_pending(catalogue):
+    catalogue.record([ROW])
+    catalogue.record([replace(ROW, checksum="b" * 64)])
+
+    catalogue.mark_published([ROW])
+
+    assert catalogue.find("acme", "files", "doc-1").published_at is None
+
+
+def test_several_documents_are_recorded_in_the_order_given(catalogue):
+    catalogue.record([ROW])
+
+    recorded = catalogue.record([replace(ROW, doc_id="z"), ROW, replace(ROW, doc_id="a")])
+
+    assert [(entry.row.doc_id, entry.outcome) for entry in recorded] == [
+        ("z", "new"),
+        ("doc-1", "unchanged"),
+        ("a", "new"),
+    ]
+
+
+def test_lists_the_documents_of_one_datasource_page_by_page(catalogue):
+    rows = [replace(ROW, doc_id=f"doc-{number}") for number in range(5)]
+    catalogue.record([*rows, replace(ROW, datasource_id="other", doc_id="foreign")])
+    catalogue.mark_published([rows[1]])
+
+    first = catalogue.list("acme", "files", limit=3)
+    rest = catalogue.list("acme", "files", after=first[-1].doc_id)
+    pending = catalogue.list("acme", "files", pending=True)
+
+    assert [row.doc_id for row in first] == ["doc-0", "doc-1", "doc-2"]
+    assert [row.doc_id for row in rest] == ["doc-3", "doc-4"]
+    assert [row.doc_id for row in pending] == ["doc-0", "doc-2", "doc-3", "doc-4"]
+
+
+def test_finds_nothing_where_there_is_nothing(catalogue):
+    assert catalogue.find("acme", "files", "doc-1") is None
+    assert catalogue.list("acme", "files") == []
+    assert catalogue.record([]) == []
+
+
+def test_many_writers_of_the_same_documents_find_each_new_exactly_once(settings):
+    rows = [replace(ROW, doc_id=f"doc-{number}") for number in range(50)]
+    outcomes: list[str] = []
+    failures: list[BaseException] = []
+    barrier = threading.Barrier(4)
+
+    def write(part: list[Row]) -> None:
+        try:
+            with Catalogue(settings) as catalogue:
+                barrier.wait(30)
+                outcomes.extend(entry.outcome for entry in catalogue.record(part))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(rows[:: 1 if n % 2 else -1],)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert failures == []
+    assert (outcomes.count("new"), outcomes.count("unchanged")) == (50, 150)
+
+
+def test_a_database_that_is_not_there_is_an_error_without_the_password(settings):
+    aimed_wrong = settings.model_copy(
+        update={"postgres_dsn": type(settings.postgres_dsn)("postgresql://u:s3cret@127.0.0.1:1/none")}
+    )
+
+    with Catalogue(aimed_wrong) as catalogue, pytest.raises(CatalogueUnavailable) as caught:
+        catalogue.find("a", "b", "c")
+
+    assert "PIPESTREAM_POSTGRES_DSN" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+    assert caught.value.__cause__ is None

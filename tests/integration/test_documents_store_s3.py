@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from pydantic import SecretStr
+
+from pipestream.documents.admin import ensure_bucket
+from pipestream.documents.store import open_store
+from pipestream.errors import DocumentMissing, StoreUnavailable
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture
+def store(settings):
+    with open_store(settings.store_uri, settings) as opened:
+        yield opened
+
+
+def test_objects_come_back_as_they_were_put(store):
+    objects = [(f"streams/acme/s{number}/n.pb", bytes([number % 256]) * number) for number in range(100)]
+
+    store.put_many(objects)
+
+    assert store.get_many([key for key, _ in objects]) == [data for _, data in objects]
+    assert sorted(store.list("streams/acme")) == sorted(key for key, _ in objects)
+
+
+def test_a_missing_object_is_an_answer_for_its_key_alone(store):
+    store.put("a/b.pb", b"here")
+
+    there, missing = store.get_many(["a/b.pb", "a/none.pb"])
+
+    assert there == b"here"
+    assert isinstance(missing, DocumentMissing)
+    assert store.exists("a/b.pb")
+    assert not store.exists("a/none.pb")
+
+
+def test_ids_with_every_allowed_character_can_be_keys(store):
+    key = "documents/acme/files/aZ0_-.:@=+/x.pb"
+    store.put(key, b"x")
+
+    assert store.get(key) == b"x"
+    assert list(store.list("documents")) == [key]
+
+
+def test_a_large_object_goes_through(store):
+    data = bytes(range(256)) * 100_000
+
+    store.put("big.pb", data)
+
+    assert store.get("big.pb") == data
+
+
+def test_deleting_twice_is_no_error(store):
+    store.put("a/b.pb", b"x")
+
+    store.delete("a/b.pb")
+    store.delete("a/b.pb")
+
+    assert not store.exists("a/b.pb")
+
+
+def test_two_prefixes_of_one_bucket_do_not_see_each_other(settings, store):
+    store.put("a.pb", b"x")
+
+    with open_store(settings.store_uri + "/below", settings) as other:
+        assert list(other.list()) == []
+        assert not other.exists("a.pb")
+
+
+@pytest.mark.parametrize("call", ["get", "exists", "delete"])
+def test_a_missing_bucket_is_trouble_of_the_store_not_of_a_document(settings, call):
+    with (
+        open_store("s3://no-such-bucket", settings) as store,
+        pytest.raises(StoreUnavailable, match="the bucket does not exist"),
+    ):
+        getattr(store, call)("a.pb")
+
+
+def test_a_wrong_key_is_trouble_of_the_store_and_is_not_shown(settings):
+    wrong = settings.model_copy(update={"s3_secret_key": SecretStr("wr0ng-secret")})
+
+    with open_store(wrong.store_uri, wrong) as store, pytest.raises(StoreUnavailable) as caught:
+        store.get("a.pb")
+
+    assert "wr0ng-secret" not in str(caught.value)
+
+
+def test_a_server_that_is_not_there_is_an_error_within_seconds(settings):
+    aimed_wrong = settings.model_copy(update={"s3_endpoint": "http://127.0.0.1:1"})
+    started = time.monotonic()
+
+    with open_store(aimed_wrong.store_uri, aimed_wrong) as store, pytest.raises(StoreUnavailable):
+        store.put_many([(f"a{number}.pb", b"x") for number in range(40)])
+
+    assert time.monotonic() - started < 30
+
+
+def test_a_bucket_is_made_once(settings, unique):
+    other = settings.model_copy(update={"store_uri": f"s3://{unique}-bucket/prefix"})
+
+    assert ensure_bucket(other) is True
+    assert ensure_bucket(other) is False
+    with open_store(other.store_uri, other) as store:
+        store.put("a.pb", b"x")
+        assert store.get("a.pb") == b"x"
+
+
+def test_a_bucket_cannot_be_made_where_no_server_is(settings):
+    aimed_wrong = settings.model_copy(update={"s3_endpoint": "http://127.0.0.1:1"})
+
+    with pytest.raises(StoreUnavailable, match="cannot be made"):
+        ensure_bucket(aimed_wrong)

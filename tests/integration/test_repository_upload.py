@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from pipestream.documents import repository as repository_module
+from pipestream.documents.catalogue import Catalogue
+from pipestream.documents.references import key_of
+from pipestream.documents.repository import Repository
+from pipestream.documents.store import open_store
+from pipestream.errors import BrokerUnavailable, IdInvalid, StoreUnavailable, TopicMissing
+from pipestream.graph.model import Connector, Datasource
+from pipestream.wire import PipeDoc, PipeStream
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture
+def datasource(settings, unique):
+    admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap})
+    admin.create_topics([NewTopic(f"intake.{unique}", 2, 1)])[f"intake.{unique}"].result(30)
+    return Datasource(unique, "acme", "triage", connector=Connector("folder", {"path": "x"}))
+
+
+@pytest.fixture
+def repository(settings):
+    with Repository(settings) as opened:
+        yield opened
+
+
+def records(settings, datasource):
+    """Return all records of the intake topic, by partition and offset."""
+    topic = f"intake.{datasource.datasource_id}"
+    consumer = Consumer(
+        {
+            "bootstrap.servers": settings.kafka_bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
+    )
+    try:
+        found = []
+        for partition in (0, 1):
+            target = TopicPartition(topic, partition, 0)
+            _, high = consumer.get_watermark_offsets(target, timeout=30)
+            consumer.assign([target])
+            deadline = time.monotonic() + 30
+            for _ in range(high):
+                message = consumer.poll(max(deadline - time.monotonic(), 0))
+                assert message is not None
+                assert message.error() is None
+                found.append(message)
+        return found
+    finally:
+        consumer.close()
+
+
+def document(doc_id: str = "doc-1", title: str = "One") -> PipeDoc:
+    made = PipeDoc(doc_id=doc_id)
+    made.search_metadata.title = title
+    made.search_metadata.mime_type = "text/plain"
+    return made
+
+
+def test_an_upload_is_stored_catalogued_and_published(settings, repository, datasource):
+    upload = repository.upload(document(), datasource)
+
+    (record,) = records(settings, datasource)
+    stream = PipeStream.FromString(record.value())
+    with open_store(settings.store_uri, settings) as store:
+        stored = PipeDoc.FromString(store.get(key_of(stream)))
+    with Catalogue(settings) as catalogue:
+        row = catalogue.find("acme", datasource.datasource_id, "doc-1")
+
+    assert (upload.outcome, upload.published, upload.topic) == ("new", True, record.topic())
+    assert key_of(stream) == upload.object_key == row.object_key
+    assert stored.search_metadata.title == "One"
+    assert (stored.ownership.account_id, stored.ownership.datasource_id) == ("acme", datasource.datasource_id)
+    assert (row.checksum, row.size_bytes, row.title, row.version) == (
+        upload.checksum,
+        upload.size_bytes,
+        "One",
+        1,
+    )
+    assert row.published_at is not None
+
+
+def test_the_record_says_what_the_drain_needs(settings, repository, datasource):
+    repository.upload(document(), datasource)
+
+    (record,) = records(settings, datasource)
+    stream = PipeStream.FromString(record.value())
+
+    assert record.key() == b"doc-1"
+    assert dict(record.headers()) == {
+        "pipestream-doc-id": b"doc-1",
+        "content-type": b"application/x-protobuf; messageType=ai.pipestream.data.v1.PipeStream",
+    }
+    assert stream.stream_id == ""
+    assert not stream.HasField("document")
+    assert stream.metadata.datasource_id == datasource.datasource_id
+    assert (stream.metadata.account_id, stream.metadata.entry_node_id) == ("acme", "triage")
+    assert stream.metadata.source_id == "folder"
+    assert stream.metadata.created_at.seconds > 0
+
+
+def test_the_same_document_again_is_unchanged_and_not_published_again(settings, repository, datasource):
+    repository.upload(document(), datasource)
+    again = repository.upload(document(), datasource)
+
+    assert (again.outcome, again.published) == ("unchanged", False)
+    assert len(records(settings, datasource)) == 1
+
+
+def test_force_publishes_an_unchanged_document_again(settings, repository, datasource):
+    repository.upload(document(), datasource)
+    again = repository.upload(document(), datasource, force=True)
+
+    assert (again.outcome, again.published) == ("unchanged", True)
+    assert len(records(settings, datasource)) == 2
+
+
+def test_a_changed_document_never_overwrites_what_a_stream_in_flight_refers_to(settings, repository, datasource):
+    first = repository.upload(document(title="One"), datasource)
+    second = repository.upload(document(title="Two"), datasource)
+
+    with open_store(settings.store_uri, settings) as store:
+        titles = [PipeDoc.FromString(store.get(upload.object_key)).search_metadata.title for upload in (first, second)]
+
+    assert (second.outcome, second.published) == ("changed", True)
+    assert titles == ["One", "Two"]
+
+
+def test_many_documents_are_taken_in_batches_and_answered_in_order(settings, repository, datasource, monkeypatch):
+    monkeypatch.setattr(repository_module, "_BATCH_DOCUMENTS", 7)
+    ids = [f"doc-{number:02}" for number in range(30)]
+
+    uploads = list(repository.upload_many((document(doc_id) for doc_id in ids), datasource))
+
+    assert [upload.doc_id for upload in uploads] == ids
+    assert {upload.outcome for upload in uploads} == {"new"}
+    assert sorted(record.key().decode() for record in records(settings, datasource)) == ids
+
+
+def test_a_document_twice_in_one_upload_keeps_its_order_and_the_last_wins(settings, repository, datasource):
+    uploads = list(
+        repository.upload_many([document(title="One"), document("other"), document(title="Two")], datasource)
+    )
+
+    with Catalogue(settings) as catalogue:
+        row = catalogue.find("acme", datasource.datasource_id, "doc-1")
+    assert [upload.outcome for upload in uploads] == ["new", "new", "changed"]
+    assert (row.title, row.version) == ("Two", 2)
+
+
+def test_what_was_catalogued_but_not_published_is_published_by_publish_pending(
+    settings, repository, datasource, monkeypatch
+):
+    nothing_confirmed = ([], BrokerUnavailable("cut off"))
+    with monkeypatch.context() as patch:
+        patch.setattr(repository._publisher, "publish", lambda *_: nothing_confirmed)
+        with pytest.raises(BrokerUnavailable):
+            list(repository.upload_many([document("a"), document("b")], datasource))
+    assert records(settings, datasource) == []
+
+    assert repository.publish_pending(datasource) == 2
+    assert repository.publish_pending(datasource) == 0
+    assert sorted(record.key() for record in records(settings, datasource)) == [b"a", b"b"]
+
+
+def test_what_was_catalogued_but_not_published_is_published_by_the_next_upload(
+    settings, repository, datasource, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(repository._publisher, "publish", lambda *_: ([], BrokerUnavailable("cut off")))
+        with pytest.raises(BrokerUnavailable):
+            repository.upload(document(), datasource)
+
+    again = repository.upload(document(), datasource)
+
+    assert (again.outcome, again.published) == ("unchanged", True)
+    assert len(records(settings, datasource)) == 1
+
+
+def test_references_that_were_confirmed_before_an_error_are_not_published_twice(
+    settings, repository, datasource, monkeypatch
+):
+    real = repository._publisher.publish
+
+    def publish_half(rows, source):
+        confirmed, _ = real(rows[:1], source)
+        return confirmed, BrokerUnavailable("cut off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(repository._publisher, "publish", publish_half)
+        with pytest.raises(BrokerUnavailable):
+            list(repository.upload_many([document("a"), document("b")], datasource))
+
+    assert repository.publish_pending(datasource) == 1
+    assert sorted(record.key() for record in records(settings, datasource)) == [b"a", b"b"]
+
+
+def test_a_datasource_without_an_intake_topic_is_refused_before_anything_is_stored(settings, repository, unique):
+    absent = Datasource(f"{unique}-absent", "acme", "triage")
+
+    with pytest.raises(TopicMissing, match="apply the graph that needs it"):
+        repository.upload(document(), absent)
+    with open_store(settings.store_uri, settings) as store:
+        assert list(store.list("documents")) == []
+
+
+def test_an_intake_topic_is_never_made_by_an_upload(settings, repository, unique):
+    absent = Datasource(f"{unique}-absent", "acme", "triage")
+    with pytest.raises(TopicMissing):
+        repository.upload(document(), absent)
+
+    admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap})
+    assert f"intake.{unique}-absent" not in admin.list_topics(timeout=30).topics
+
+
+def test_a_paused_datasource_still_takes_documents_in(settings, repository, datasource):
+    repository.upload(document(), dataclasses.replace(datasource, paused=True))
+
+    assert len(records(settings, datasource)) == 1
+
+
+def test_documents_before_one_with_a_bad_id_are_uploaded(settings, repository, datasource):
+    uploads = repository.upload_many([document("good"), document("../bad"), document("never")], datasource)
+
+    assert next(uploads).doc_id == "good"
+    with pytest.raises(IdInvalid, match="bad"):
+        next(uploads)
+    assert [record.key() for record in records(settings, datasource)] == [b"good"]
+
+
+def test_an_object_store_that_is_not_there_stops_before_the_catalogue(settings, datasource):
+    aimed_wrong = settings.model_copy(update={"store_uri": "s3://no-such-bucket/x"})
+
+    with (
+        Repository(aimed_wrong) as repository,
+        pytest.raises(StoreUnavailable, match="bucket does not exist"),
+    ):
+        repository.upload(document(), datasource)
+    with Catalogue(settings) as catalogue:
+        assert catalogue.list("acme", datasource.datasource_id) == []
+
+
+def test_a_broker_that_is_not_there_is_an_error_within_the_timeout(settings, datasource):
+    aimed_wrong = settings.model_copy(update={"kafka_bootstrap": "127.0.0.1:1", "kafka_timeout_s": 1.0})
+    started = time.monotonic()
+
+    with Repository(aimed_wrong) as repository, pytest.raises(BrokerUnavailable):
+        repository.upload(document(), datasource)
+
+    assert time.monotonic() - started < 15

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import threading
+import time
+
+import pytest
+
+from pipestream.documents.store import open_store, split_bucket
+from pipestream.errors import DocumentMissing, IdInvalid, SettingsInvalid, StoreUnavailable
+from pipestream.settings import Settings
+
+SETTINGS = Settings()
+
+
+@pytest.fixture
+def store(tmp_path):
+    with open_store(f"file://{tmp_path / 'objects'}", SETTINGS) as opened:
+        yield opened
+
+
+def test_objects_come_back_as_they_were_put(store):
+    objects = [(f"streams/acme/s{number}/n.pb", os.urandom(number)) for number in range(60)]
+
+    store.put_many(objects)
+
+    assert store.get_many([key for key, _ in objects]) == [data for _, data in objects]
+    assert sorted(store.list()) == sorted(key for key, _ in objects)
+
+
+def test_putting_the_same_object_again_is_harmless(store):
+    store.put("a/b.pb", b"x")
+    store.put("a/b.pb", b"x")
+
+    assert store.get("a/b.pb") == b"x"
+    assert list(store.list()) == ["a/b.pb"]
+
+
+def test_a_missing_object_is_an_answer_for_its_key_alone(store):
+    store.put("a/b.pb", b"here")
+
+    there, missing, again = store.get_many(["a/b.pb", "a/none.pb", "a/b.pb"])
+
+    assert (there, again) == (b"here", b"here")
+    assert isinstance(missing, DocumentMissing)
+    assert "a/none.pb" in str(missing)
+
+
+@pytest.mark.parametrize("key", ["a", "a/none", "a/b.pb/below"])
+def test_a_folder_or_a_path_through_a_file_is_no_object(store, key):
+    store.put("a/b.pb", b"x")
+
+    assert not store.exists(key)
+    with pytest.raises(DocumentMissing):
+        store.get(key)
+
+
+def test_nothing_asked_is_nothing_answered(store):
+    store.put_many([])
+
+    assert store.get_many([]) == []
+
+
+@pytest.mark.parametrize("call", [lambda s, k: s.put(k, b""), lambda s, k: s.get(k), lambda s, k: s.delete(k)])
+@pytest.mark.parametrize("key", ["../outside", "/etc/passwd", "a/../../b", ""])
+def test_a_key_that_leaves_the_folder_is_refused(store, tmp_path, call, key):
+    with pytest.raises(IdInvalid):
+        call(store, key)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["objects"]
+
+
+def test_lists_only_what_is_below_a_prefix(store):
+    for key in ("a/1.pb", "a/b/2.pb", "ab/3.pb"):
+        store.put(key, b"x")
+
+    assert sorted(store.list("a")) == ["a/1.pb", "a/b/2.pb"]
+    assert list(store.list("nowhere")) == []
+
+
+def test_deleting_twice_is_no_error(store):
+    store.put("a.pb", b"x")
+
+    store.delete("a.pb")
+    store.delete("a.pb")
+
+    assert not store.exists("a.pb")
+
+
+def test_a_folder_that_vanished_is_trouble_of_the_store_not_of_a_document(store, tmp_path):
+    store.put("a.pb", b"x")
+    shutil.rmtree(tmp_path / "objects")
+
+    with pytest.raises(StoreUnavailable):
+        store.get("a.pb")
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+
+    with pytest.raises(StoreUnavailable, match="cannot be used"):
+        open_store(f"file://{tmp_path / 'file' / 'objects'}", SETTINGS)
+
+
+def test_a_relative_folder_is_taken_from_the_current_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with open_store("file://some/objects", SETTINGS) as store:
+        monkeypatch.chdir("/")
+        store.put("a.pb", b"x")
+
+    assert (tmp_path / "some" / "objects" / "a.pb").read_bytes() == b"x"
+
+
+def test_a_reader_never_sees_half_an_object(store):
+    """Two writers change a large object while a reader reads it."""
+    contents = [bytes([number]) * 2_000_000 for number in (1, 2)]
+    store.put("a.pb", contents[0])
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            for data in contents:
+                store.put("a.pb", data)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert all(store.get("a.pb") in contents for _ in range(50))
+    finally:
+        stop.set()
+        writer.join()
+
+
+@pytest.mark.parametrize("uri", ["", "objects", "file://", "ftp://x", "s3://", "s3:///prefix"])
+def test_an_address_that_is_no_store_is_refused(uri):
+    with pytest.raises(SettingsInvalid, match="expected"):
+        open_store(uri, SETTINGS)
+
+
+def test_takes_an_s3_address_apart():
+    assert split_bucket("s3://bucket") == ("bucket", "")
+    assert split_bucket("s3://bucket/a/b/") == ("bucket", "a/b")
+
+
+def test_plain_http_is_used_only_where_the_endpoint_says_so(tmp_path):
+    """An https endpoint never falls back: the connection is refused, not downgraded."""
+    settings = Settings(s3_endpoint="https://127.0.0.1:1", s3_access_key="k", s3_secret_key="s")
+
+    with open_store("s3://bucket", settings) as store, pytest.raises(StoreUnavailable, match=r"https://127"):
+        store.get("a.pb")
+
+
+@pytest.mark.parametrize("call", [lambda store: store.get("a.pb"), lambda store: store.put("a.pb", b"x")])
+def test_a_server_that_accepts_and_never_answers_is_given_up(call):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        settings = Settings(s3_endpoint=endpoint, s3_access_key="k", s3_secret_key="s3cret")
+        started = time.monotonic()
+
+        with open_store("s3://bucket", settings, timeout_s=0.5) as store, pytest.raises(StoreUnavailable) as caught:
+            call(store)
+
+    assert time.monotonic() - started < 10
+    assert "s3cret" not in str(caught.value)
+
+
+def test_what_a_killed_writer_leaves_behind_is_no_object(store, tmp_path):
+    store.put("a/b.pb", b"x")
+    (tmp_path / "objects" / "a" / "b.pb#1").write_bytes(b"half")
+
+    assert list(store.list()) == ["a/b.pb"]
+    store.put("a/b.pb", b"y")
+    assert store.get("a/b.pb") == b"y"
+
+
+def test_a_folder_given_as_a_proper_uri_is_that_folder(tmp_path):
+    folder = tmp_path / "with blank"
+    with open_store(folder.as_uri(), SETTINGS) as store:
+        store.put("a.pb", b"x")
+
+    assert (folder / "a.pb").read_bytes() == b"x"

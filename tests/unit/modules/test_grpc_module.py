@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import grpc
+import pytest
+
+from pipestream.errors import ModuleFailed, ModuleUnavailable
+from pipestream.gen.ai.pipestream.data.module.v1 import module_service_pb2 as service
+from pipestream.modules.model import ModuleContext
+from pipestream.modules.resolve import resolve_module
+from pipestream.testing.modules import GrpcModuleServer
+from pipestream.wire import PipeDoc, ProcessDataResponse
+
+INPUT = PipeDoc(doc_id="in")
+OUTPUT = PipeDoc(doc_id="out")
+
+
+def call(handler, document=INPUT, **context):
+    with GrpcModuleServer(handler) as server:
+        module = resolve_module(server.spec)
+        try:
+            values = {"timeout_s": 10.0} | context
+            return module.process(document, ModuleContext("graph", "node", "stream-1", **values))
+        finally:
+            module.close()
+
+
+def answer(outcome="UNSPECIFIED", **fields):
+    response = ProcessDataResponse(outcome=getattr(service, f"PROCESSING_OUTCOME_{outcome}"), **fields)
+    return lambda request, context: response
+
+
+@pytest.mark.parametrize("outcome", ["SUCCESS", "PARTIAL", "UNSPECIFIED"])
+def test_the_document_that_the_module_returns_goes_on(outcome):
+    assert call(answer(outcome, output_doc=OUTPUT)) == [OUTPUT]
+
+
+def test_a_document_that_the_module_skips_goes_on_unchanged():
+    assert call(answer("SKIPPED", output_doc=OUTPUT)) == [INPUT]
+
+
+def test_success_without_a_document_ends_its_route():
+    assert call(answer("SUCCESS")) == []
+
+
+def test_an_empty_answer_is_a_failure_and_drops_nothing():
+    with pytest.raises(ModuleFailed, match="neither an outcome nor a document"):
+        call(answer())
+
+
+def test_a_failure_tells_the_modules_error_details():
+    def fail(request, context):
+        response = ProcessDataResponse(outcome=service.PROCESSING_OUTCOME_FAILURE)
+        response.error_details["code"] = "E42"
+        response.error_details["page"] = 7
+        return response
+
+    with pytest.raises(ModuleFailed, match=r'"code": "E42"'):
+        call(fail)
+
+
+def test_a_failure_without_details_tells_its_log():
+    def fail(request, context):
+        response = ProcessDataResponse(outcome=service.PROCESSING_OUTCOME_FAILURE)
+        response.log_entries.add(message="no font for page 3")
+        return response
+
+    with pytest.raises(ModuleFailed, match="no font for page 3"):
+        call(fail)
+
+
+def test_the_module_learns_where_it_is_and_how_it_is_configured():
+    seen = {}
+
+    def look(request, context):
+        seen["request"] = request
+        seen["metadata"] = dict(context.invocation_metadata())
+        return ProcessDataResponse(output_doc=request.document)
+
+    call(look, hop=3, attempt=2, idempotency_key="key-1", config={"depth": 2, "tags": ["a"]})
+
+    metadata = seen["request"].metadata
+    assert (metadata.pipeline_name, metadata.pipe_step_name) == ("graph", "node")
+    assert (metadata.stream_id, metadata.current_hop_number) == ("stream-1", 3)
+    assert seen["request"].config.json_config["depth"] == 2
+    assert list(seen["request"].config.json_config["tags"]) == ["a"]
+    assert seen["metadata"]["pipestream-idempotency-key"] == "key-1"
+    assert seen["metadata"]["pipestream-attempt"] == "2"
+
+
+def test_a_document_far_above_grpcs_own_limit_goes_through():
+    document = PipeDoc(doc_id="big")
+    document.blob_bag.blob.data = bytes(20_000_000)
+
+    (returned,) = call(lambda request, context: ProcessDataResponse(output_doc=request.document), document)
+
+    assert returned == document
+
+
+def test_a_module_that_is_not_there_is_unavailable():
+    with GrpcModuleServer(answer()) as server:
+        module = resolve_module(server.spec)
+
+    with pytest.raises(ModuleUnavailable, match="UNAVAILABLE"):
+        module.process(INPUT, ModuleContext("graph", "node", "stream-1", timeout_s=10))
+    module.close()
+
+
+def test_a_module_that_takes_too_long_is_unavailable():
+    released = threading.Event()
+
+    def hang(request, context):
+        released.wait(30)
+        return ProcessDataResponse(output_doc=request.document)
+
+    started = time.monotonic()
+    with GrpcModuleServer(hang) as server:
+        module = resolve_module(server.spec)
+        with pytest.raises(ModuleUnavailable, match=r"took longer than 0\.3 s"):
+            module.process(INPUT, ModuleContext("graph", "node", "stream-1", timeout_s=0.3))
+        took_s = time.monotonic() - started
+        released.set()
+        module.close()
+    assert took_s < 10
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, ModuleUnavailable),
+        (grpc.StatusCode.ABORTED, ModuleUnavailable),
+        (grpc.StatusCode.CANCELLED, ModuleUnavailable),
+        (grpc.StatusCode.INVALID_ARGUMENT, ModuleFailed),
+        (grpc.StatusCode.INTERNAL, ModuleFailed),
+        (grpc.StatusCode.UNIMPLEMENTED, ModuleFailed),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, ModuleFailed),
+    ],
+)
+def test_a_status_is_worth_a_retry_or_not(code, error):
+    with pytest.raises(error, match=f"{code.name}: because"):
+        call(lambda request, context: context.abort(code, "because"))
+
+
+def test_a_module_that_raises_has_failed():
+    def crash(request, context):
+        raise RuntimeError("out of ideas")
+
+    with pytest.raises(ModuleFailed, match=r"UNKNOWN.*out of ideas"):
+        call(crash)
+
+
+def test_a_module_that_comes_back_is_reached_again():
+    def echo(request, context):
+        return ProcessDataResponse(output_doc=request.document)
+
+    context = ModuleContext("graph", "node", "stream-1", timeout_s=10)
+    with GrpcModuleServer(echo) as server:
+        module = resolve_module(server.spec)
+        assert module.process(INPUT, context) == [INPUT]
+    with pytest.raises(ModuleUnavailable):
+        module.process(INPUT, context)
+
+    with GrpcModuleServer(echo, port=server.port):
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                returned = module.process(INPUT, context)
+                break
+            except ModuleUnavailable:
+                assert time.monotonic() < deadline
+                threading.Event().wait(0.05)
+    module.close()
+    assert returned == [INPUT]
