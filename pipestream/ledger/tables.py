@@ -1,0 +1,113 @@
+"""The ledger's two Delta tables: their schemas, and how plans and entries become rows and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from pipestream.ledger.model import Entry, EntryKind, Plan, Tally
+from pipestream.offsets.ranges import OffsetRange
+
+_TIME = pa.timestamp("us", "UTC")
+
+PLANS = pa.schema(
+    [
+        pa.field("plan_id", pa.string(), nullable=False),
+        pa.field("run_id", pa.string(), nullable=False),
+        pa.field("lane", pa.string(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("topic_id", pa.string(), nullable=False),
+        pa.field("slot", pa.int32(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("start", pa.int64(), nullable=False),
+        pa.field("end", pa.int64(), nullable=False),
+        pa.field("graph_id", pa.string(), nullable=False),
+        pa.field("graph_hash", pa.string(), nullable=False),
+        pa.field("holder", pa.string(), nullable=False),
+        pa.field("token", pa.int64(), nullable=False),
+        pa.field("planned_at", _TIME, nullable=False),
+    ]
+)
+
+ENTRIES = pa.schema(
+    [
+        pa.field("lane", pa.string(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("start", pa.int64(), nullable=False),
+        pa.field("end", pa.int64(), nullable=False),
+        pa.field("topic_id", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("run_id", pa.string(), nullable=False),
+        pa.field("plan_id", pa.string(), nullable=False),
+        pa.field("graph_id", pa.string(), nullable=False),
+        pa.field("graph_hash", pa.string(), nullable=False),
+        pa.field("holder", pa.string(), nullable=False),
+        pa.field("token", pa.int64(), nullable=False),
+        pa.field("records", pa.int64()),
+        pa.field("documents_out", pa.map_(pa.string(), pa.int64())),
+        pa.field("dead_letters", pa.int64()),
+        pa.field("seconds", pa.float64(), nullable=False),
+        pa.field("entered_at", _TIME, nullable=False),
+    ]
+)
+
+
+def plan_rows(plan: Plan) -> pa.Table:
+    """Return a plan as one row per range."""
+    shared = {name: getattr(plan, name) for name in PLANS.names if name not in {"partition", "start", "end"}}
+    rows = [{**shared, "partition": r.partition, "start": r.start, "end": r.end} for r in plan.ranges]
+    return pa.Table.from_pylist(rows, schema=PLANS)
+
+
+def plan_from_rows(rows: Sequence[dict[str, Any]]) -> Plan:
+    """Return the plan whose rows these are; there is at least one."""
+    first = rows[0]
+    shared = {name: first[name] for name in PLANS.names if name not in {"partition", "start", "end"}}
+    ranges = tuple(sorted(OffsetRange(r["topic"], r["partition"], r["start"], r["end"]) for r in rows))
+    return Plan(ranges=ranges, **shared)
+
+
+def entry_rows(entries: Sequence[Entry]) -> pa.Table:
+    """Return entries as rows."""
+    return pa.Table.from_pylist([_entry_row(entry) for entry in entries], schema=ENTRIES)
+
+
+def entry_from_row(row: dict[str, Any]) -> Entry:
+    """Return the entry that a row holds."""
+    tally = None
+    if row["records"] is not None:
+        tally = Tally(row["records"], dict(row["documents_out"] or ()), row["dead_letters"])
+    taken = {"topic", "partition", "start", "end", "kind", "records", "documents_out", "dead_letters"}
+    return Entry(
+        range=OffsetRange(row["topic"], row["partition"], row["start"], row["end"]),
+        kind=EntryKind(row["kind"]),
+        tally=tally,
+        **{name: row[name] for name in ENTRIES.names if name not in taken},
+    )
+
+
+def _entry_row(entry: Entry) -> dict[str, Any]:
+    tally = entry.tally
+    return {
+        "lane": entry.lane,
+        "topic": entry.range.topic,
+        "partition": entry.range.partition,
+        "start": entry.range.start,
+        "end": entry.range.end,
+        "topic_id": entry.topic_id,
+        "kind": entry.kind.value,
+        "run_id": entry.run_id,
+        "plan_id": entry.plan_id,
+        "graph_id": entry.graph_id,
+        "graph_hash": entry.graph_hash,
+        "holder": entry.holder,
+        "token": entry.token,
+        "records": None if tally is None else tally.records,
+        "documents_out": None if tally is None else sorted(tally.documents_out.items()),
+        "dead_letters": None if tally is None else tally.dead_letters,
+        "seconds": entry.seconds,
+        "entered_at": entry.entered_at,
+    }

@@ -1,0 +1,1 @@
+"""Which offsets a run drains."""

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from pipestream.errors import OffsetsExpired, TerminalError, TopicRewound
+from pipestream.offsets.plan import plan_ranges
+from pipestream.offsets.ranges import OffsetRange, Watermarks
+
+
+def test_drains_from_the_next_offset_to_the_high_watermark():
+    planned = plan_ranges("intake.a", {0: 40}, {0: Watermarks(low=10, high=100)}, budget=1_000)
+
+    assert planned == [OffsetRange("intake.a", 0, 40, 100)]
+
+
+def test_a_new_partition_starts_at_its_low_watermark():
+    planned = plan_ranges("intake.a", {}, {7: Watermarks(low=5, high=9)}, budget=10)
+
+    assert planned == [OffsetRange("intake.a", 7, 5, 9)]
+
+
+def test_a_hot_partition_does_not_starve_a_quiet_one():
+    marks = {0: Watermarks(0, 1_000_000), 1: Watermarks(0, 3)}
+
+    planned = plan_ranges("t", {}, marks, budget=100)
+
+    assert planned == [OffsetRange("t", 0, 0, 97), OffsetRange("t", 1, 0, 3)]
+
+
+@pytest.mark.parametrize(
+    ("next_offset", "low", "high"),
+    [
+        pytest.param(0, 0, 0, id="empty topic"),
+        pytest.param(50, 10, 50, id="caught up"),
+        pytest.param(50, 50, 50, id="caught up and all expired"),
+    ],
+)
+def test_plans_nothing_when_nothing_waits(next_offset, low, high):
+    assert plan_ranges("t", {0: next_offset}, {0: Watermarks(low, high)}, budget=1) == []
+
+
+def test_refuses_to_skip_offsets_that_retention_deleted():
+    with pytest.raises(OffsetsExpired, match=r"t\[0\]: offsets 5\.\.9 were deleted") as caught:
+        plan_ranges("t", {0: 5}, {0: Watermarks(10, 20)}, budget=100)
+
+    assert isinstance(caught.value, TerminalError)
+    assert (caught.value.head, caught.value.earliest) == (5, 10)
+
+
+def test_refuses_a_topic_that_ends_before_what_was_drained():
+    with pytest.raises(TopicRewound, match="ends at 20"):
+        plan_ranges("t", {0: 21}, {0: Watermarks(0, 20)}, budget=100)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_repeated_runs_drain_every_offset_exactly_once(seed):
+    rng = random.Random(seed)
+    marks = {}
+    for partition in range(rng.randrange(1, 6)):
+        low = rng.randrange(50)
+        marks[partition] = Watermarks(low, low + rng.randrange(200))
+    budget = rng.randrange(1, 80)
+
+    done: dict[int, int] = {}
+    drained = []
+    while planned := plan_ranges("t", done, marks, budget=budget):
+        assert sum(map(len, planned)) <= budget
+        for r in planned:
+            drained += [(r.partition, offset) for offset in range(r.start, r.end)]
+            done[r.partition] = r.end
+
+    assert sorted(drained) == [(p, o) for p, m in marks.items() for o in range(m.low, m.high)]
+
+
+def test_rejects_a_budget_that_would_drain_nothing():
+    with pytest.raises(ValueError, match="budget must be positive, not 0"):
+        plan_ranges("t", {}, {}, budget=0)
