@@ -1,0 +1,1 @@
+"""Drains topics in bounded offset ranges, exactly once from topic to topic."""

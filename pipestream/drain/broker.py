@@ -1,0 +1,160 @@
+"""What a drain asks of Kafka: the topic's identity, its offsets, and clients set up for transactions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from pipestream.errors import BrokerUnavailable, TopicMissing
+from pipestream.offsets.ranges import Watermarks
+from pipestream.settings import Settings
+
+# Without a logger of its own the client writes to stderr, past every log file.
+client_log = logging.getLogger("pipestream.kafka")
+
+# A transaction is only open while a chunk's outputs are sent, so a minute is plenty; after it the broker
+# aborts what a dead task left open, and the last stable offset moves on.
+_TRANSACTION_TIMEOUT_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIdentity:
+    """A topic as the broker knows it. ``topic_id`` tells apart two topics that had the same name."""
+
+    topic_id: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A group's committed offset, and the note that was committed with it."""
+
+    offset: int
+    note: str
+
+
+class Broker:
+    """Read-only questions to the broker, each answered within the timeout or not at all."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._timeout_s = settings.kafka_timeout_s
+        self._admin = AdminClient(client_config(settings), logger=client_log)
+
+    def identify(self, topic: str) -> TopicIdentity:
+        """Return a topic's id and partitions.
+
+        :raises TopicMissing: there is no such topic.
+        """
+        with explain_errors(self._settings, topic):
+            future = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout_s)[topic]
+            found = future.result()
+        return TopicIdentity(str(found.topic_id), tuple(sorted(p.id for p in found.partitions)))
+
+    def watermarks(self, topic: str, partitions: Iterable[int]) -> dict[int, Watermarks]:
+        """Return the offsets a committed reader can read, per partition."""
+        wanted = [TopicPartition(topic, partition) for partition in partitions]
+        low = self._list_offsets(wanted, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        high = self._list_offsets(wanted, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return {partition: Watermarks(low[partition], high[partition]) for partition in low}
+
+    def committed(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, Committed]:
+        """Return a group's committed offsets; a partition it never committed is absent.
+
+        Unstable on purpose: while a dead task's transaction is open, the stable value would block until it
+        times out. The value is then a lower bound, and the task reads again after it has fenced the dead one.
+        """
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, p) for p in partitions])
+        with explain_errors(self._settings, topic):
+            future = self._admin.list_consumer_group_offsets(
+                [wanted], require_stable=False, request_timeout=self._timeout_s
+            )[group]
+            found = future.result().topic_partitions
+        return {p.partition: Committed(p.offset, p.metadata or "") for p in found if p.offset >= 0}
+
+    def _list_offsets(self, wanted: list[TopicPartition], spec: OffsetSpec) -> dict[int, int]:
+        if not wanted:
+            return {}
+        with explain_errors(self._settings, wanted[0].topic):
+            futures = self._admin.list_offsets(
+                dict.fromkeys(wanted, spec),
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=self._timeout_s,
+            )
+            return {found.partition: future.result().offset for found, future in futures.items()}
+
+
+@contextmanager
+def explain_errors(settings: Settings, topic: str) -> Iterator[None]:
+    """Turn the client's errors into ours."""
+    try:
+        yield
+    except KafkaException as error:
+        cause = error.args[0] if error.args else None
+        if isinstance(cause, KafkaError) and cause.code() in (
+            KafkaError.UNKNOWN_TOPIC_OR_PART,
+            KafkaError._UNKNOWN_TOPIC,
+            KafkaError._UNKNOWN_PARTITION,
+        ):
+            raise TopicMissing(topic) from error
+        raise BrokerUnavailable(f"Kafka at {settings.kafka_bootstrap}: {cause or error}") from error
+
+
+def client_config(settings: Settings) -> dict[str, Any]:
+    """Return what every client needs."""
+    return {
+        "bootstrap.servers": settings.kafka_bootstrap,
+        "client.id": "pipestream",
+        "log.connection.close": False,
+    }
+
+
+def range_consumer(settings: Settings, group: str) -> Consumer:
+    """Return a consumer that reads only committed records and says when it is at the end of a partition."""
+    return Consumer(
+        {
+            **client_config(settings),
+            "group.id": group,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            # A missing offset must be an error: any silent choice would skip or repeat records.
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 50,
+            "queued.min.messages": 10_000,
+        },
+        logger=client_log,
+    )
+
+
+def transactional_producer(settings: Settings, transactional_id: str) -> Producer:
+    """Return a producer for one partition's drain; ``init_transactions`` fences every earlier one."""
+    return Producer(
+        {
+            **client_config(settings),
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+            "enable.idempotence": True,
+            "compression.type": "lz4",
+            "linger.ms": 20,
+            "queue.buffering.max.messages": 1_000_000,
+            "partitioner": "murmur2_random",
+        },
+        logger=client_log,
+    )

@@ -1,0 +1,63 @@
+"""What a failed document looks like in a dead-letter topic.
+
+The original key, bytes and headers, so that a replay is the same record again, and in further headers why it
+failed and where it came from. The names starting with ``__connect.errors.`` are Kafka Connect's, so tools that
+read its dead letters read ours.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pipestream.drain.records import Headers, InputRecord, OutputRecord, header
+from pipestream.errors import PipestreamError
+
+CONNECT = "__connect.errors."
+OWN = "pipestream.dead."
+FIRST_FAILED_AT = OWN + "first-failed-at"
+REPLAYS = OWN + "replays"
+# A stack of Java-sized messages would push a record over the broker's limit.
+_MESSAGE_LIMIT = 2_000
+
+
+def dead_letter(
+    record: InputRecord,
+    error: PipestreamError,
+    *,
+    topic: str,
+    node_id: str,
+    attempts: int,
+    run_id: str,
+    graph_id: str,
+    graph_hash: str,
+    now: float,
+    value: bytes | None = None,
+) -> OutputRecord:
+    """Return the dead letter of a record.
+
+    :param value: what to keep instead of the record's own bytes, where the failure happened behind a fused edge
+        and a replay must start there.
+    """
+    failed_at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
+    reasons = {
+        CONNECT + "topic": record.topic,
+        CONNECT + "partition": str(record.partition),
+        CONNECT + "offset": str(record.offset),
+        CONNECT + "stage": node_id,
+        CONNECT + "exception.class.name": type(error).__name__,
+        CONNECT + "exception.message": str(error)[:_MESSAGE_LIMIT],
+        OWN + "attempts": str(attempts),
+        OWN + "run": run_id,
+        OWN + "graph": graph_id,
+        OWN + "graph-hash": graph_hash,
+        OWN + "failed-at": failed_at,
+        FIRST_FAILED_AT: header(record.headers, FIRST_FAILED_AT) or failed_at,
+        REPLAYS: header(record.headers, REPLAYS) or "0",
+    }
+    headers = (*original_headers(record.headers), *((name, text.encode()) for name, text in reasons.items()))
+    return OutputRecord(topic, record.key, record.value if value is None else value, headers)
+
+
+def original_headers(headers: Headers) -> Headers:
+    """Return the headers a record had before it first failed."""
+    return tuple((name, value) for name, value in headers if not name.startswith((CONNECT, OWN)))

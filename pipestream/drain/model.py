@@ -1,0 +1,122 @@
+"""The values that pass between a run, its tasks and whoever started it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pipestream.errors import PipestreamError
+from pipestream.graph.model import Graph
+from pipestream.ledger.model import Tally
+from pipestream.offsets.ranges import OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequest:
+    """What one run is asked to drain."""
+
+    graph: Graph
+    topic: str
+    run_id: str
+    budget: int
+    backfill_id: str = ""
+    accept_failures: bool = False
+    """Write dead letters even if most of a range fails."""
+
+    @property
+    def lane(self) -> str:
+        """Return the ledger's name for this reader of the topic."""
+        return f"{self.graph.graph_id}@{self.backfill_id}" if self.backfill_id else self.graph.graph_id
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTask:
+    """One range for one Spark task. Travels as JSON, so it holds no secret: a task reads its own settings."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+    lane: str
+    group: str
+    plan_key: str
+    run_id: str
+    node_id: str
+    datasource_id: str
+    accept_failures: bool
+    graph_json: str = field(repr=False)
+
+    @property
+    def range(self) -> OffsetRange:
+        return OffsetRange(self.topic, self.partition, self.start, self.end)
+
+    @property
+    def transactional_id(self) -> str:
+        """Starting a producer under this id fences every earlier one that drains the same partition."""
+        return f"{self.group}/{self.topic}/{self.partition}"
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> RangeTask:
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class RangeOutcome:
+    """How far a task got, and what became of the records. ``end`` is where the Kafka transactions end."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    tally: Tally | None
+    seconds: float
+    error: str = ""
+    error_kind: str = ""
+    transient: bool = False
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> RangeOutcome:
+        values = json.loads(text)
+        tally = values.pop("tally")
+        return cls(tally=Tally(**tally) if tally else None, **values)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainReport:
+    """What a run did, for whoever started it."""
+
+    status: str
+    """``drained``, ``empty`` (nothing was waiting) or ``skipped`` (someone else holds the lease)."""
+    topic: str
+    reason: str = ""
+    ranges: int = 0
+    recovered_ranges: int = 0
+    records: int = 0
+    documents_out: Mapping[str, int] = field(default_factory=dict)
+    dead_letters: int = 0
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class RangeFailed(PipestreamError):
+    """A task could not finish its range; ``transient`` says whether the same run may be tried again."""
+
+    def __init__(self, outcome: RangeOutcome) -> None:
+        self.outcome = outcome
+        self.transient = outcome.transient
+        super().__init__(f"{outcome.topic}[{outcome.partition}] stopped at {outcome.end}: {outcome.error}")
+
+
+Spread = Callable[[Sequence[RangeTask]], Iterable[RangeOutcome]]
+"""Runs tasks side by side: over Spark, or one after the other in this process."""

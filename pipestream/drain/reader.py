@@ -1,0 +1,110 @@
+"""Read one range of a partition in chunks, committed records only."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from pipestream.drain.broker import explain_errors, range_consumer
+from pipestream.drain.records import InputRecord
+from pipestream.errors import BrokerUnavailable, OffsetsExpired
+from pipestream.offsets.ranges import OffsetRange
+from pipestream.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_POLL_S = 0.5
+_RECONNECTING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE)
+_GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+
+
+class RangeReader:
+    """A consumer on one range. It joins no group: the range was assigned by the plan."""
+
+    def __init__(self, settings: Settings, group: str, offsets: OffsetRange) -> None:
+        self._settings = settings
+        self._range = offsets
+        self._consumer = range_consumer(settings, group)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._consumer.close()
+
+    def committed(self) -> tuple[int, str]:
+        """Return the group's committed offset and its note; the offset is negative if there is none."""
+        with explain_errors(self._settings, self._range.topic):
+            found = self._consumer.committed([self._partition()], timeout=self._settings.kafka_timeout_s)[0]
+        return found.offset, found.metadata or ""
+
+    def group_metadata(self) -> Any:
+        """Return what a producer needs to commit offsets for this group."""
+        return self._consumer.consumer_group_metadata()
+
+    def chunks(self, start: int, size: int) -> Iterator[tuple[list[InputRecord], int]]:
+        """Yield records from ``start`` on, each chunk with the offset to commit after it.
+
+        The last chunk may be empty, and commits the range's end: transaction markers and aborted records
+        take up offsets too, so the end is known by position, never by counting records.
+
+        :raises OffsetsExpired: retention deleted records of the range before they were read.
+        :raises BrokerUnavailable: nothing was heard from the broker for too long.
+        """
+        self._consumer.assign([self._partition(start)])
+        chunk: list[InputRecord] = []
+        heard_at = time.monotonic()
+        while True:
+            messages = self._consumer.consume(size - len(chunk), timeout=_POLL_S)
+            if messages:
+                heard_at = time.monotonic()
+            elif time.monotonic() - heard_at > self._settings.kafka_timeout_s:
+                raise BrokerUnavailable(f"{self._range}: nothing heard for {self._settings.kafka_timeout_s:g} s")
+            is_at_end = False
+            for message in messages:
+                is_at_end = is_at_end or self._is_behind_end(message)
+                if not is_at_end and message.error() is None:
+                    chunk.append(_to_record(message))
+            if is_at_end or self._position() >= self._range.end:
+                yield chunk, self._range.end
+                return
+            if len(chunk) >= size:
+                yield chunk, chunk[-1].offset + 1
+                chunk = []
+
+    def _is_behind_end(self, message: Message) -> bool:
+        """Tell whether a record, or the event that the partition is read up, lies behind the range."""
+        error = message.error()
+        offset = message.offset()
+        if error is None or error.code() == KafkaError._PARTITION_EOF:
+            return offset is not None and offset >= self._range.end
+        if error.code() in _GONE:
+            raise OffsetsExpired(self._range.topic, self._range.partition, self._range.start, self._range.end)
+        if error.retriable() or error.code() in _RECONNECTING:
+            log.warning("%s: %s; the client reconnects by itself", self._range, error)
+            return False
+        raise BrokerUnavailable(f"reading {self._range}: {error}")
+
+    def _position(self) -> int:
+        return int(self._consumer.position([self._partition()])[0].offset)
+
+    def _partition(self, offset: int = -1001) -> TopicPartition:
+        return TopicPartition(self._range.topic, self._range.partition, offset)
+
+
+def _to_record(message: Message) -> InputRecord:
+    raw: Any = message  # the client's stubs allow None for what a record without an error always has
+    return InputRecord(
+        topic=raw.topic(),
+        partition=raw.partition(),
+        offset=raw.offset(),
+        timestamp_ms=raw.timestamp()[1],
+        key=raw.key(),
+        value=raw.value(),
+        headers=tuple((name, value or b"") for name, value in raw.headers() or ()),
+    )

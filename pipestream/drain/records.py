@@ -1,0 +1,39 @@
+"""Kafka records in and out of a drain, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Headers = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InputRecord:
+    """One record as it was read."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRecord:
+    """One record to be sent in the chunk's transaction."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def header(headers: Sequence[tuple[str, bytes]], name: str) -> str | None:
+    """Return the last value of a header, as Kafka's own tools read it."""
+    for found, value in reversed(headers):
+        if found == name:
+            return (value or b"").decode("utf-8", "replace")
+    return None

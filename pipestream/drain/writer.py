@@ -1,0 +1,95 @@
+"""Send a chunk's outputs and its offset in one Kafka transaction."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from pipestream import faults
+from pipestream.drain.broker import explain_errors, transactional_producer
+from pipestream.drain.records import OutputRecord
+from pipestream.errors import BrokerUnavailable, LeaseLost, PipestreamError
+from pipestream.offsets.ranges import OffsetRange
+from pipestream.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+
+
+class TransactionalWriter:
+    """The one producer that may write for a partition: starting it fences every earlier one."""
+
+    def __init__(self, settings: Settings, transactional_id: str, offsets: OffsetRange) -> None:
+        self._settings = settings
+        self._range = offsets
+        self._producer = transactional_producer(settings, transactional_id)
+        with explain_errors(settings, offsets.topic):
+            self._producer.init_transactions(settings.kafka_timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._producer.close()
+
+    def commit(self, outputs: Iterable[OutputRecord], end: int, note: str, group_metadata: Any) -> None:
+        """Send outputs, and ``end`` as the group's offset, all or nothing.
+
+        :raises LeaseLost: a newer run has fenced this one; nothing was written.
+        :raises BrokerUnavailable: the broker did not answer. Whether the transaction holds is then known to
+            the next producer alone, which reads the committed offset after it has fenced this one.
+        """
+        try:
+            self._producer.begin_transaction()
+            for output in outputs:
+                _produce(self._producer, output)
+            self._producer.send_offsets_to_transaction(
+                [TopicPartition(self._range.topic, self._range.partition, end, note)],
+                group_metadata,
+                self._settings.kafka_timeout_s,
+            )
+            faults.reach(faults.CHUNK_PRODUCED)
+            self._commit_patiently()
+        except KafkaException as error:
+            raise self._explain(error.args[0]) from error
+
+    def _commit_patiently(self) -> None:
+        """Commit, asking again for as long as the client says that the answer is only late."""
+        deadline = time.monotonic() + 2 * self._settings.kafka_timeout_s
+        while True:
+            try:
+                self._producer.commit_transaction(self._settings.kafka_timeout_s)
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > deadline:
+                    raise
+            else:
+                return
+
+    def _explain(self, cause: KafkaError) -> PipestreamError:
+        if cause.code() in _FENCED:
+            return LeaseLost(self._range.topic, self._range.partition, "a newer run took over this partition")
+        if cause.txn_requires_abort():
+            try:
+                self._producer.abort_transaction(self._settings.kafka_timeout_s)
+            except KafkaException as error:
+                # The broker aborts it when the next producer starts under the same id, or at the timeout.
+                log.warning("%s: could not abort the transaction: %s", self._range, error)
+        return BrokerUnavailable(f"writing the outputs of {self._range}: {cause}")
+
+
+def _produce(producer: Producer, output: OutputRecord) -> None:
+    headers: list[tuple[str, str | bytes | None]] = list(output.headers)
+    while True:
+        try:
+            producer.produce(output.topic, value=output.value, key=output.key, headers=headers)
+        except BufferError:
+            # The local queue is full. Deliveries empty it, or they time out and the commit says why.
+            producer.poll(1.0)
+        else:
+            return

@@ -1,0 +1,98 @@
+"""Take a stream through the nodes that run in one task: its own and those behind fused edges."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipestream.engine.emission import Emission, Outcome
+from pipestream.engine.process import Services, fail, process_node
+from pipestream.errors import PipestreamError, TerminalError, TransientError
+from pipestream.graph.model import DeadLetterPolicy, Graph, Node, Transport
+from pipestream.settings import Settings
+from pipestream.wire import PipeStream
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often a document that fails transiently is tried, and how long to wait in between."""
+
+    max_attempts: int
+    initial_ms: float
+    max_ms: float
+    multiplier: float = 2.0
+
+    def pause_s(self, attempt: int, jitter: float) -> float:
+        """Return the pause after a failed attempt; ``jitter`` in [0, 1) takes up to half of it away."""
+        full = min(self.initial_ms * self.multiplier ** (attempt - 1), self.max_ms)
+        return full * (1 - jitter / 2) / 1000
+
+
+def retry_policy(node: Node | None, settings: Settings) -> RetryPolicy:
+    """Return a node's own policy where it has one, else the installation's."""
+    own = node.dead_letters if node else DeadLetterPolicy()
+    initial_ms = settings.retry_initial_ms if own.initial_backoff_ms is None else own.initial_backoff_ms
+    max_ms = settings.retry_max_ms if own.max_backoff_ms is None else own.max_backoff_ms
+    return RetryPolicy(
+        max_attempts=own.max_attempts or settings.max_attempts,
+        initial_ms=initial_ms,
+        max_ms=max(initial_ms, max_ms),
+        multiplier=own.backoff_multiplier,
+    )
+
+
+def follow(
+    stream: PipeStream,
+    graph: Graph,
+    services: Services,
+    settings: Settings,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[Emission]:
+    """Process a stream at its node, and on through fused edges; return only what leaves the task.
+
+    A stream that fails at one node becomes a dead letter (or goes to the error-end) of that node; what its
+    siblings made stays. Never raises for a document: that is what dead letters are for.
+    """
+    leaving: list[Emission] = []
+    waiting = deque([stream])
+    while waiting:
+        current = waiting.popleft()
+        for emission in _process_with_retries(current, graph, services, settings, sleep):
+            if emission.outcome is Outcome.EDGE and is_fused(emission, graph):
+                waiting.append(emission.stream)
+            else:
+                leaving.append(emission)
+    return leaving
+
+
+def is_fused(emission: Emission, graph: Graph) -> bool:
+    """Tell whether an emission stays in this task: a gRPC edge to a node of this graph."""
+    edge = emission.edge
+    return edge is not None and edge.transport is Transport.GRPC and edge.to_node_id in graph.node_by_id
+
+
+def _process_with_retries(
+    stream: PipeStream, graph: Graph, services: Services, settings: Settings, sleep: Callable[[float], None]
+) -> list[Emission]:
+    policy = retry_policy(graph.node_by_id.get(stream.current_node_id), settings)
+    for attempt in range(1, policy.max_attempts + 1):
+        try:
+            return process_node(stream, graph, services, attempt)
+        except TransientError as error:
+            if attempt == policy.max_attempts:
+                return [fail(stream, graph, error, attempt, services.now())]
+            sleep(policy.pause_s(attempt, random.random()))  # noqa: S311 - jitter, not a secret
+        except PipestreamError as error:
+            return [fail(stream, graph, error, attempt, services.now())]
+        except Exception as error:
+            # A bug of ours or of a library's must not lose the document, nor stop the ones behind it.
+            log.exception("unexpected error at node %s, stream %s", stream.current_node_id, stream.stream_id)
+            unexpected = TerminalError(f"unexpected {type(error).__name__}: {error}")
+            return [fail(stream, graph, unexpected, attempt, services.now())]
+    raise AssertionError("max_attempts is at least 1")

@@ -1,0 +1,159 @@
+"""The heart of the product: what one node does to one document.
+
+The Spark drain, the gRPC Engine and the streaming sidecar all call ``process_node``; they differ only in where a
+stream comes from and where an emission goes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pipestream.engine.emission import Emission, Outcome
+from pipestream.errors import HopsExceeded, PipestreamError, RecordInvalid
+from pipestream.graph.model import Edge, Graph, Node
+from pipestream.ids import derive_child_id
+from pipestream.modules.model import Module, ModuleContext
+from pipestream.routing.conditions import Conditions
+from pipestream.routing.mappings import apply_mappings
+from pipestream.wire import PipeDoc, PipeStream
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What ``process_node`` needs from the world."""
+
+    conditions: Conditions
+    module_of: Callable[[Node], Module]
+    cel_engine: str
+    module_timeout_s: float
+    now: Callable[[], float] = time.time
+
+
+def process_node(stream: PipeStream, graph: Graph, services: Services, attempt: int = 1) -> list[Emission]:
+    """Run a stream's current node and return where its documents go.
+
+    1. Filters: a document that fails one skips the module and is still routed.
+    2. Pre-mappings, module, post-mappings. No document from the module: its route ends happily.
+    3. Every document goes along every edge that matches it; where none does, its route ends happily.
+
+    :raises TransientError: the same call may succeed later.
+    :raises TerminalError: it never will; ``fail`` says where the stream goes then.
+    """
+    node = graph.node_by_id.get(stream.current_node_id)
+    if node is None:
+        raise RecordInvalid(
+            f"graph {graph.graph_id} has no node {stream.current_node_id!r}; is it an older graph's record?"
+        )
+    if stream.hop_count >= graph.max_hops:
+        raise HopsExceeded(f"{stream.hop_count} hops, and graph {graph.graph_id} allows {graph.max_hops}")
+
+    started = services.now()
+    documents = _run_module(stream, node, graph, services, attempt)
+    done = _record_hop(stream, node, started, services.now())
+    if node.is_end:
+        return []
+    if not documents:
+        done.document.CopyFrom(stream.document)
+        return [_end_happily(done, node, graph)]
+
+    emissions: list[Emission] = []
+    for index, document in enumerate(documents):
+        child = done if len(documents) == 1 else _copy(done)
+        if index:
+            child.stream_id = derive_child_id(stream.stream_id, node.node_id, f"document/{index}")
+        child.document.CopyFrom(document)
+        emissions.extend(_route(child, node, graph, services.conditions))
+    return emissions
+
+
+def fail(stream: PipeStream, graph: Graph, error: PipestreamError, attempts: int, now: float) -> Emission:
+    """Return where a stream goes that a node could not process: the graph's error-end, else the dead letters."""
+    failed = _copy(stream)
+    metadata = failed.metadata
+    metadata.stream_error.Clear()
+    metadata.stream_error.error_message = str(error)
+    metadata.stream_error.error_code = type(error).__name__
+    metadata.stream_error.originating_node_id = stream.current_node_id
+    metadata.stream_error.timestamp.FromNanoseconds(int(now * 1e9))
+    outcome = Outcome.ERROR_END if graph.error_end else Outcome.DEAD_LETTER
+    return Emission(outcome, failed, stream.current_node_id, graph.error_end, error=error, attempts=attempts)
+
+
+def _run_module(stream: PipeStream, node: Node, graph: Graph, services: Services, attempt: int) -> Sequence[PipeDoc]:
+    document = stream.document
+    if node.filters:
+        activation = services.conditions.activation(stream, document)
+        if not services.conditions.passes_filters(node, activation):
+            return [document]
+    document = apply_mappings(node.pre_mappings, stream, document, services.cel_engine)
+    context = ModuleContext(
+        graph_id=graph.graph_id,
+        node_id=node.node_id,
+        stream_id=stream.stream_id,
+        hop=stream.hop_count + 1,
+        attempt=attempt,
+        idempotency_key=f"{stream.stream_id}/{node.node_id}/{stream.hop_count}",
+        config=node.config,
+        timeout_s=node.timeout_s or services.module_timeout_s,
+    )
+    answers = services.module_of(node).process(document, context)
+    return [apply_mappings(node.post_mappings, stream, answer, services.cel_engine) for answer in answers]
+
+
+def _route(stream: PipeStream, node: Node, graph: Graph, conditions: Conditions) -> list[Emission]:
+    edges: Sequence[Edge] = graph.edges_from.get(node.node_id, ())
+    if edges:
+        edges = conditions.matching_edges(node.node_id, conditions.activation(stream, stream.document))
+    if not edges:
+        return [_end_happily(stream, node, graph)]
+    emissions = []
+    for index, edge in enumerate(edges):
+        _check_edge_hops(stream, edge)
+        branch = stream if index == len(edges) - 1 else _copy(stream)
+        if index:
+            # Branches may meet again at one node; with one id they would overwrite each other's objects there.
+            branch.stream_id = derive_child_id(stream.stream_id, node.node_id, f"edge/{edge.edge_id}")
+        branch.current_node_id = edge.to_node_id
+        branch.cluster_id = edge.to_cluster_id or graph.cluster_id
+        emissions.append(Emission(Outcome.EDGE, branch, node.node_id, edge.to_node_id, edge))
+    return emissions
+
+
+def _check_edge_hops(stream: PipeStream, edge: Edge) -> None:
+    if not edge.max_hops:
+        return
+    path = stream.processing_path
+    taken = sum(pair == (edge.from_node_id, edge.to_node_id) for pair in pairwise(path))
+    if taken >= edge.max_hops:
+        raise HopsExceeded(f"edge {edge.edge_id} was taken {taken} times, and it allows {edge.max_hops}")
+
+
+def _end_happily(stream: PipeStream, node: Node, graph: Graph) -> Emission:
+    stream.current_node_id = graph.happy_end
+    return Emission(Outcome.HAPPY_END, stream, node.node_id, graph.happy_end)
+
+
+def _record_hop(stream: PipeStream, node: Node, started: float, ended: float) -> PipeStream:
+    """Return the stream as it leaves a node, still without a document."""
+    done = PipeStream(
+        stream_id=stream.stream_id,
+        cluster_id=stream.cluster_id,
+        current_node_id=stream.current_node_id,
+        hop_count=stream.hop_count + 1,
+        processing_path=[*stream.processing_path, node.node_id],
+    )
+    done.metadata.CopyFrom(stream.metadata)
+    hop = done.metadata.history.add(hop_number=done.hop_count, node_id=node.node_id, status="SUCCESS")
+    hop.start_time.FromNanoseconds(int(started * 1e9))
+    hop.end_time.FromNanoseconds(int(ended * 1e9))
+    done.metadata.last_processed_at.CopyFrom(hop.end_time)
+    return done
+
+
+def _copy(stream: PipeStream) -> PipeStream:
+    copy = PipeStream()
+    copy.CopyFrom(stream)
+    return copy

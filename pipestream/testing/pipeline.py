@@ -1,0 +1,144 @@
+"""A small pipeline on real servers, for tests that drain it and then ask where every document went."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+
+from pipestream.drain.broker import Broker, client_config
+from pipestream.drain.local import spread_here
+from pipestream.drain.model import DrainReport, DrainRequest, Spread
+from pipestream.drain.records import InputRecord
+from pipestream.drain.run import run_drain
+from pipestream.graph.load import load_graph
+from pipestream.leases import open_lease_store
+from pipestream.ledger import Entry, Ledger
+from pipestream.settings import Settings
+from pipestream.topics.admin import TopicAdmin
+from pipestream.topics.required import required_topics
+from pipestream.wire import PipeStream
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A record found in a topic: whose document, where, and what its headers say."""
+
+    doc_id: str
+    record: InputRecord
+    stream: PipeStream
+
+
+class Pipeline:
+    """A graph on real servers. Documents go in by ``send``, ``drain`` moves them, ``read`` finds them again."""
+
+    def __init__(self, settings: Settings, graph_file: Path) -> None:
+        self.settings = settings
+        self.graph_file = graph_file
+        self.graph = load_graph(graph_file)
+        self.ledger = Ledger(settings)
+
+    def create_topics(self) -> None:
+        TopicAdmin(self.settings).create(required_topics(self.graph, self.settings))
+
+    def send(self, topic: str, doc_ids: Sequence[str], partition: int = 0) -> None:
+        """Publish small inline documents to one partition of an intake topic."""
+        producer = Producer(client_config(self.settings))
+        for doc_id in doc_ids:
+            stream = PipeStream()
+            stream.document.doc_id = doc_id
+            stream.document.search_metadata.title = doc_id
+            self.send_bytes(
+                topic, stream.SerializeToString(), key=doc_id.encode(), partition=partition, through=producer
+            )
+        producer.flush(30)
+
+    def send_bytes(
+        self, topic: str, value: bytes | None, *, key: bytes = b"", partition: int = 0, through: Producer | None = None
+    ) -> None:
+        """Publish any record."""
+        producer = through or Producer(client_config(self.settings))
+        producer.produce(topic, value=value, key=key, partition=partition)
+        producer.flush(30) if through is None else producer.poll(0)
+
+    def drain(self, topic: str, run_id: str, *, spread: Spread | None = None, budget: int = 1_000_000) -> DrainReport:
+        """Drain a topic in this process."""
+        request = DrainRequest(self.graph, topic, run_id, budget)
+        with closing(open_lease_store(self.settings)) as leases:
+            return run_drain(request, self.settings, spread or spread_here(self.settings), leases=leases)
+
+    def read(self, topic: str) -> list[Letter]:
+        """Return every committed record of a topic, in order of partition and offset."""
+        return [Letter(_doc_id(record), record, _stream(record)) for record in self._records(topic)]
+
+    def doc_ids(self, topic: str) -> Counter[str]:
+        """Return how often each document is in a topic."""
+        return Counter(letter.doc_id for letter in self.read(topic))
+
+    def entries(self, topic: str) -> list[Entry]:
+        return self.ledger.entries(lane=self.graph.graph_id, topic=topic)
+
+    def check_ledger_tiles(self, topic: str) -> None:
+        """Check that the entries of a topic join without gap or overlap, from its start to its end."""
+        identity = Broker(self.settings).identify(topic)
+        marks = Broker(self.settings).watermarks(topic, identity.partitions)
+        for partition, mark in marks.items():
+            at = 0
+            for entry in self.entries(topic):
+                if entry.range.partition == partition:
+                    assert entry.range.start == at, f"{entry.range}: expected to start at {at}"
+                    at = entry.range.end
+            assert at == mark.high, f"{topic}[{partition}]: the ledger ends at {at}, the topic at {mark.high}"
+
+    def _records(self, topic: str) -> Iterator[InputRecord]:
+        config = {
+            **client_config(self.settings),
+            "group.id": "test-reader",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+        partitions = Broker(self.settings).identify(topic).partitions
+        with closing(Consumer(config)) as consumer:
+            for partition in partitions:
+                consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+                yield from _until_end(consumer)
+
+
+def _until_end(consumer: Consumer) -> Iterator[InputRecord]:
+    while True:
+        message = consumer.poll(30)
+        assert message is not None, "no answer from Kafka within 30 s"
+        error = message.error()
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            return
+        headers = tuple((name, bytes(value or b"")) for name, value in message.headers() or ())  # type: ignore[arg-type]
+        yield InputRecord(
+            str(message.topic()),
+            int(message.partition() or 0),
+            int(message.offset() or 0),
+            message.timestamp()[1],
+            message.key(),  # type: ignore[arg-type]
+            message.value(),  # type: ignore[arg-type]
+            headers,
+        )
+
+
+def _stream(record: InputRecord) -> PipeStream:
+    stream = PipeStream()
+    if record.value:
+        try:
+            stream.ParseFromString(record.value)
+        except Exception:  # noqa: BLE001, S110 - a dead letter may hold anything
+            pass
+    return stream
+
+
+def _doc_id(record: InputRecord) -> str:
+    stream = _stream(record)
+    return stream.document_ref.doc_id or stream.document.doc_id or (record.key or b"").decode("utf-8", "replace")

@@ -1,0 +1,31 @@
+"""Modules that tests put into graphs."""
+
+from __future__ import annotations
+
+from pipestream.errors import ModuleFailed
+from pipestream.modules.model import ModuleContext
+from pipestream.wire import PipeDoc
+
+
+def pass_on(document: PipeDoc, context: ModuleContext) -> PipeDoc:
+    """Leave a trace and pass the document on."""
+    document.search_metadata.metadata[context.node_id] = "seen"
+    return document
+
+
+def fail_on_bad(document: PipeDoc, context: ModuleContext) -> PipeDoc:
+    """Refuse documents whose title starts with ``bad``."""
+    if document.search_metadata.title.startswith("bad"):
+        raise ModuleFailed(f"{document.doc_id} is bad")
+    return pass_on(document, context)
+
+
+def split_in_three(document: PipeDoc, _context: ModuleContext) -> list[PipeDoc]:
+    """Make three documents of one."""
+    parts = []
+    for number in range(3):
+        part = PipeDoc()
+        part.CopyFrom(document)
+        part.doc_id = f"{document.doc_id}.{number}"
+        parts.append(part)
+    return parts

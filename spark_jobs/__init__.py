@@ -1,0 +1,1 @@
+"""Thin entry points that spread the product's work over Spark."""

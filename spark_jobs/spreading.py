@@ -1,0 +1,58 @@
+"""Spread range tasks over a Spark session, one Spark task a range."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from pipestream import faults
+from pipestream.drain.model import RangeOutcome, RangeTask
+from pipestream.settings import CONFIG_VARIABLE
+
+# Executors read their own environment. These tell them where the settings are, and hold no secret themselves.
+_PASSED_ON = (CONFIG_VARIABLE, faults.VARIABLE, faults.ONCE_VARIABLE)
+
+
+class SparkSpread:
+    """Starts Spark when there is something to spread, so that a run with nothing to do costs no session."""
+
+    def __init__(self, app_name: str) -> None:
+        self._app_name = app_name
+        self._session: SparkSession | None = None
+
+    def __call__(self, tasks: Sequence[RangeTask]) -> list[RangeOutcome]:
+        builder = SparkSession.builder.appName(self._app_name)
+        for name in _PASSED_ON:
+            if name in os.environ:
+                builder = builder.config(f"spark.executorEnv.{name}", os.environ[name])
+        self._session = builder.getOrCreate()
+        rows = [(task.to_json(),) for task in tasks]
+        # As many slices as tasks: a range is the unit of work, of retry and of fencing.
+        ranges = self._session.sparkContext.parallelize(rows, len(rows)).toDF("task string")
+        outcomes = ranges.mapInArrow(_drain_batches, "outcome string").collect()
+        return [RangeOutcome.from_json(row.outcome) for row in outcomes]
+
+    def cancel(self, _why: object = None) -> None:
+        """Stop the tasks that run now."""
+        if self._session is not None:
+            self._session.sparkContext.cancelAllJobs()
+
+    def close(self) -> None:
+        """Stop the session, if it was started."""
+        if self._session is not None:
+            self._session.stop()
+
+
+def _drain_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run in a Python worker of an executor, which reads its own settings: none travel through Spark."""
+    from pipestream.drain.task import drain_range
+    from pipestream.settings import load_settings
+
+    settings = load_settings()
+    for batch in batches:
+        for text in batch.column("task").to_pylist():
+            outcome = drain_range(RangeTask.from_json(text), settings)
+            yield pa.RecordBatch.from_pydict({"outcome": [outcome.to_json()]})

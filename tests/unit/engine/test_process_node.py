@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import pytest
+
+from pipestream.engine.emission import Outcome
+from pipestream.engine.follow import follow, retry_policy
+from pipestream.engine.process import Services, process_node
+from pipestream.errors import ConditionError, HopsExceeded, ModuleFailed, ModuleUnavailable, RecordInvalid
+from pipestream.graph.model import DeadLetterPolicy, Edge, Graph, Node, NodeType, Transport
+from pipestream.routing.conditions import compile_conditions
+from pipestream.settings import Settings
+from pipestream.wire import PipeDoc, PipeStream
+
+SETTINGS = Settings(retry_initial_ms=0, retry_max_ms=0)
+HAPPY_END = Node("happy-end", "main", node_type=NodeType.SINK)
+
+
+def make_graph(nodes, edges=(), **rest):
+    return Graph("g", "main", (*nodes, HAPPY_END), tuple(edges), **rest)
+
+
+def node(node_id, module="", **rest):
+    return Node(node_id, "main", module=module, **rest)
+
+
+def edge(start, to, condition="", **rest):
+    return Edge(rest.pop("edge_id", f"{start}--{to}"), start, to, condition=condition, **rest)
+
+
+def stream_at(node_id, title="a", **rest):
+    stream = PipeStream(stream_id="s1", current_node_id=node_id, cluster_id="main", **rest)
+    stream.metadata.account_id = "acme"
+    stream.document.doc_id = "d1"
+    stream.document.search_metadata.title = title
+    return stream
+
+
+class ScriptedModule:
+    """Answers with whatever the script says for its node; an exception in it is raised."""
+
+    def __init__(self, script, calls):
+        self.script, self.calls = script, calls
+
+    def process(self, document, context):
+        self.calls.append(context)
+        answer = self.script(document, context)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def calls():
+    return []
+
+
+@pytest.fixture
+def services(calls):
+    def make(graph, **scripts):
+        def module_of(node):
+            return ScriptedModule(scripts.get(node.node_id, lambda document, _context: [document]), calls)
+
+        return Services(compile_conditions(graph, "cel-expr"), module_of, "cel-expr", 30.0, now=lambda: 1_000.0)
+
+    return make
+
+
+def titles(emissions):
+    return [(e.to_node_id, e.stream.document.search_metadata.title) for e in emissions]
+
+
+def test_one_document_follows_every_matching_edge_in_order_of_priority(services):
+    graph = make_graph(
+        [node("a"), node("b"), node("c"), node("d")],
+        [
+            edge("a", "d", 'doc.search_metadata.title == "other"'),
+            edge("a", "c", priority=9),
+            edge("a", "b", 'doc.search_metadata.title == "a"', priority=1),
+        ],
+    )
+
+    emissions = process_node(stream_at("a"), graph, services(graph))
+
+    assert [e.to_node_id for e in emissions] == ["b", "c"]
+    assert {e.outcome for e in emissions} == {Outcome.EDGE}
+
+
+def test_branches_that_may_meet_again_have_ids_of_their_own(services):
+    graph = make_graph([node("a"), node("b"), node("c")], [edge("a", "b"), edge("a", "c")])
+
+    first, second = process_node(stream_at("a"), graph, services(graph))
+    again = process_node(stream_at("a"), graph, services(graph))
+
+    assert first.stream.stream_id == "s1"
+    assert second.stream.stream_id != "s1"
+    assert second.stream.stream_id == again[1].stream.stream_id
+
+
+def test_several_documents_fan_out_and_the_first_keeps_the_stream(services):
+    graph = make_graph([node("a"), node("b")], [edge("a", "b")])
+
+    def split(document, _context):
+        return [PipeDoc(doc_id=f"{document.doc_id}-{n}") for n in range(3)]
+
+    emissions = process_node(stream_at("a"), graph, services(graph, a=split))
+
+    assert [e.stream.document.doc_id for e in emissions] == ["d1-0", "d1-1", "d1-2"]
+    assert emissions[0].stream.stream_id == "s1"
+    assert len({e.stream.stream_id for e in emissions}) == 3
+
+
+def test_no_document_ends_the_route_happily_with_the_original(services):
+    graph = make_graph([node("a"), node("b")], [edge("a", "b")])
+
+    (emission,) = process_node(stream_at("a"), graph, services(graph, a=lambda *_: []))
+
+    assert (emission.outcome, emission.to_node_id) == (Outcome.HAPPY_END, "happy-end")
+    assert emission.stream.document.doc_id == "d1"
+
+
+@pytest.mark.parametrize("edges", [[], [edge("a", "b", "false")]], ids=["no edges", "no edge matches"])
+def test_the_end_of_the_route_is_a_happy_end(services, edges):
+    graph = make_graph([node("a"), node("b")], edges)
+
+    (emission,) = process_node(stream_at("a"), graph, services(graph))
+
+    assert emission.outcome is Outcome.HAPPY_END
+
+
+def test_an_end_node_calls_its_module_and_routes_nothing(services, calls):
+    graph = make_graph([node("a", node_type=NodeType.SINK)])
+
+    assert process_node(stream_at("a"), graph, services(graph)) == []
+    assert [context.node_id for context in calls] == ["a"]
+
+
+def test_a_document_that_fails_a_filter_skips_the_module_and_is_still_routed(services, calls):
+    graph = make_graph([node("a", filters=('doc.search_metadata.title == "b"',)), node("b")], [edge("a", "b")])
+
+    (emission,) = process_node(stream_at("a"), graph, services(graph))
+
+    assert emission.to_node_id == "b"
+    assert calls == []
+
+
+def test_a_hop_is_recorded_in_path_history_and_count(services):
+    graph = make_graph([node("a"), node("b")], [edge("a", "b")])
+
+    (emission,) = process_node(stream_at("a", hop_count=2, processing_path=["x", "y"]), graph, services(graph))
+
+    assert emission.stream.hop_count == 3
+    assert list(emission.stream.processing_path) == ["x", "y", "a"]
+    (hop,) = emission.stream.metadata.history
+    assert (hop.hop_number, hop.node_id, hop.status) == (3, "a", "SUCCESS")
+    assert hop.start_time.seconds == 1_000
+
+
+def test_the_stream_that_came_in_is_left_as_it_was(services):
+    graph = make_graph([node("a"), node("b"), node("c")], [edge("a", "b"), edge("a", "c")])
+    stream = stream_at("a")
+    before = stream.SerializeToString(deterministic=True)
+
+    process_node(stream, graph, services(graph))
+
+    assert stream.SerializeToString(deterministic=True) == before
+
+
+def test_a_repeat_of_the_same_work_has_the_same_idempotency_key(services, calls):
+    graph = make_graph([node("a")])
+
+    process_node(stream_at("a"), graph, services(graph), attempt=1)
+    process_node(stream_at("a"), graph, services(graph), attempt=2)
+    process_node(stream_at("a", hop_count=1), graph, services(graph))
+
+    first, second, later = [context.idempotency_key for context in calls]
+    assert first == second != later
+
+
+def test_a_condition_that_errs_fails_the_document_with_the_edges_id(services):
+    graph = make_graph([node("a"), node("b")], [edge("a", "b", 'doc.search_metadata.metadata["missing"] == "x"')])
+
+    with pytest.raises(ConditionError) as caught:
+        process_node(stream_at("a"), graph, services(graph))
+
+    assert caught.value.edge_id == "a--b"
+
+
+def test_an_edge_may_be_taken_only_as_often_as_it_allows(services):
+    graph = make_graph([node("a")], [edge("a", "a", max_hops=2)])
+
+    process_node(stream_at("a", hop_count=1, processing_path=["a"]), graph, services(graph))
+    with pytest.raises(HopsExceeded, match="a--a was taken 2 times"):
+        process_node(stream_at("a", hop_count=2, processing_path=["a", "a"]), graph, services(graph))
+
+
+def test_no_document_hops_more_often_than_the_graph_allows(services):
+    graph = make_graph([node("a")], max_hops=3)
+
+    with pytest.raises(HopsExceeded, match="3 hops"):
+        process_node(stream_at("a", hop_count=3), graph, services(graph))
+
+
+def test_a_record_for_an_unknown_node_is_refused_by_name(services):
+    graph = make_graph([node("a")])
+
+    with pytest.raises(RecordInvalid, match="no node 'gone'"):
+        process_node(stream_at("gone"), graph, services(graph))
+
+
+def test_a_fused_edge_runs_the_next_node_in_the_same_task(services, calls):
+    graph = make_graph([node("a"), node("b"), node("c")], [edge("a", "b", transport=Transport.GRPC), edge("b", "c")])
+
+    (emission,) = follow(stream_at("a"), graph, services(graph), SETTINGS)
+
+    assert [context.node_id for context in calls] == ["a", "b"]
+    assert (emission.to_node_id, emission.node_id) == ("c", "b")
+    assert list(emission.stream.processing_path) == ["a", "b"]
+
+
+def test_a_fused_loop_ends_at_the_hop_limit_as_a_dead_letter(services):
+    graph = make_graph([node("a")], [edge("a", "a", transport=Transport.GRPC, max_hops=3)])
+
+    (emission,) = follow(stream_at("a"), graph, services(graph), SETTINGS)
+
+    assert emission.outcome is Outcome.DEAD_LETTER
+    assert isinstance(emission.error, HopsExceeded)
+
+
+def test_a_failure_behind_a_fused_edge_leaves_the_siblings_alone(services):
+    graph = make_graph([node("a"), node("b"), node("c")], [edge("a", "b", transport=Transport.GRPC), edge("a", "c")])
+
+    emissions = follow(stream_at("a"), graph, services(graph, b=lambda *_: ModuleFailed("no")), SETTINGS)
+
+    assert [(e.outcome, e.node_id) for e in emissions] == [(Outcome.EDGE, "a"), (Outcome.DEAD_LETTER, "b")]
+    assert emissions[1].stream.metadata.stream_error.error_code == "ModuleFailed"
+
+
+def test_a_failure_goes_to_the_error_end_where_the_graph_names_one(services):
+    graph = make_graph([node("a"), node("oops", node_type=NodeType.SINK)], error_end="oops")
+
+    (emission,) = follow(stream_at("a"), graph, services(graph, a=lambda *_: ModuleFailed("no")), SETTINGS)
+
+    assert (emission.outcome, emission.to_node_id) == (Outcome.ERROR_END, "oops")
+    assert emission.stream.metadata.stream_error.error_message == "no"
+    assert emission.stream.metadata.stream_error.originating_node_id == "a"
+
+
+def test_a_transient_failure_is_tried_again_and_may_succeed(services, calls):
+    graph = make_graph([node("a")])
+
+    def flaky(document, context):
+        return ModuleUnavailable("later") if context.attempt < 3 else [document]
+
+    (emission,) = follow(stream_at("a"), graph, services(graph, a=flaky), SETTINGS)
+
+    assert emission.outcome is Outcome.HAPPY_END
+    assert [context.attempt for context in calls] == [1, 2, 3]
+
+
+def test_a_transient_failure_that_stays_becomes_a_dead_letter_with_its_attempts(services):
+    graph = make_graph([node("a", dead_letters=DeadLetterPolicy(max_attempts=4))])
+
+    (emission,) = follow(stream_at("a"), graph, services(graph, a=lambda *_: ModuleUnavailable("down")), SETTINGS)
+
+    assert emission.outcome is Outcome.DEAD_LETTER
+    assert emission.attempts == 4
+
+
+def test_an_unexpected_error_costs_one_document_and_not_the_task(services, caplog):
+    graph = make_graph([node("a")])
+
+    (emission,) = follow(stream_at("a"), graph, services(graph, a=lambda *_: ZeroDivisionError("bug")), SETTINGS)
+
+    assert emission.outcome is Outcome.DEAD_LETTER
+    assert "unexpected ZeroDivisionError: bug" in str(emission.error)
+    assert "unexpected error at node a" in caplog.text
+
+
+def test_pauses_grow_up_to_their_limit_and_jitter_only_shortens_them():
+    policy = retry_policy(node("a", dead_letters=DeadLetterPolicy(5, "", 5, 100, 300)), SETTINGS)
+
+    assert [policy.pause_s(attempt, 0) for attempt in (1, 2, 3, 4)] == [0.1, 0.2, 0.3, 0.3]
+    assert policy.pause_s(1, 0.999) > 0.05
