@@ -1,0 +1,75 @@
+# `make` lists the verbs. Everything runs in .venv, which `setup` makes; state of servers is in .pipestream.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.SUFFIXES:
+
+BIN := .venv/bin
+READY := .venv/.ready
+READY_DEV := .venv/.ready-dev
+PROFILE ?= embedded
+ARGS ?=
+
+.PHONY: help setup setup-dev demo test check format faults bench up down status proto requirements clean
+
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): requirements.txt pyproject.toml scripts/setup
+	@scripts/setup requirements.txt
+	@touch $@
+
+$(READY_DEV): requirements-dev.txt $(READY)
+	@scripts/setup requirements-dev.txt
+	@touch $@
+
+setup: $(READY) ## make .venv with all that is needed to run
+	@:
+
+setup-dev: $(READY_DEV) ## the same, and what is needed to work on the project
+	@:
+
+demo: $(READY) ## run documents through the sample graph on real servers, and show what happened
+	@$(BIN)/pipestream demo $(ARGS)
+
+test: check ## check, then all tests but the slow ones, on the full stack
+	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+check: $(READY_DEV) ## lint, format, types, import rules
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "run make format"; exit 1; }
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
+	@echo "check: clean"
+
+format: $(READY_DEV) ## format the code, and mend what can be mended
+	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
+
+faults: $(READY_DEV) ## the long proof: kill, stop and cut everything, lose nothing
+	@FAULTS=long $(BIN)/python -m pytest tests/faults --timeout 3600 $(ARGS)
+
+bench: $(READY_DEV) ## measure, and print the numbers
+	@$(BIN)/python -m pytest tests/bench -m "slow or not slow" --timeout 3600 -s $(ARGS)
+
+up: $(READY) ## start the local stack (PROFILE=full for Consul, S3 and Spark besides)
+	@$(BIN)/pipestream up --profile $(PROFILE) $(ARGS)
+
+down: $(READY) ## stop the local stack; data stays in .pipestream
+	@$(BIN)/pipestream down $(ARGS)
+
+status: $(READY) ## show the local stack
+	@$(BIN)/pipestream status $(ARGS)
+
+proto: $(READY_DEV) ## generate pipestream/gen from proto/
+	@$(BIN)/python scripts/generate_protos.py
+
+# Hashes for every platform; neither the index's address nor a folder of this machine gets into the files.
+COMPILE := UV_FIND_LINKS= $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \
+	--no-header --no-sources pyproject.toml
+
+requirements: ## compile requirements.txt and requirements-dev.txt from pyproject.toml
+	@[ -x $(BIN)/uv ] || { echo "run make setup first"; exit 1; }
+	@$(COMPILE) --output-file requirements.txt
+	@$(COMPILE) --group dev --constraint requirements.txt --output-file requirements-dev.txt
+
+clean: ## remove .venv and caches of tools (servers' data in .pipestream stays)
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

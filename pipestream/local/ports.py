@@ -1,0 +1,87 @@
+"""Turn wanted ports into real ones, and refuse those that are taken."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import psutil
+
+from pipestream.errors import StackError
+from pipestream.local.spec import Ports, port_variable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+HOST = "127.0.0.1"
+
+
+def resolve_ports(wanted: Ports, names: Collection[str], remembered: Ports | None = None) -> Ports:
+    """Return ``wanted`` with every 0 among ``names`` replaced by a free port.
+
+    A port remembered from the last start is taken again where it is still free: addresses people have
+    copied stay right.
+
+    :raises StackError: two servers would share a port.
+    """
+    chosen = {name: port for name in names if (port := getattr(wanted, name))}
+    taken_twice = sorted(name for name in chosen if list(chosen.values()).count(chosen[name]) > 1)
+    if taken_twice:
+        variables = ", ".join(port_variable(name) for name in taken_twice)
+        raise StackError(f"{variables} name the same port; give each its own, or 0 for a free one")
+    # All sockets stay open until the end, so that one port is not handed out twice.
+    with ExitStack() as held:
+        for name in sorted(set(names) - set(chosen)):
+            last = getattr(remembered, name) if remembered else 0
+            if last and last not in chosen.values() and is_free(last):
+                chosen[name] = last
+                continue
+            while True:
+                sock = held.enter_context(socket.socket())
+                sock.bind((HOST, 0))
+                if (port := sock.getsockname()[1]) not in chosen.values():
+                    chosen[name] = port
+                    break
+    return replace(wanted, **chosen)
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this port of 127.0.0.1 now."""
+    with socket.socket() as sock:
+        # As servers do: connections of a stopped server that linger in TIME_WAIT do not count.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((HOST, port))
+            sock.listen(1)
+        except OSError:
+            return False
+        return True
+
+
+def refuse_taken_ports(ports: Ports, names: Collection[str]) -> None:
+    """Check that every port in ``names`` is free.
+
+    :raises StackError: some are not; each is named with the variable that changes it.
+    """
+    taken = [name for name in sorted(names) if not is_free(getattr(ports, name))]
+    if not taken:
+        return
+    lines = []
+    for name in taken:
+        port = getattr(ports, name)
+        lines.append(f"port {port} is taken{_by_whom(port)}; set {port_variable(name)} to another port, or to 0")
+    raise StackError("\n".join(lines))
+
+
+def _by_whom(port: int) -> str:
+    """Best effort: other users' processes and other systems may not say."""
+    try:
+        for connection in psutil.net_connections("tcp"):
+            listens = connection.status == psutil.CONN_LISTEN
+            if listens and tuple(connection.laddr)[1:2] == (port,) and connection.pid:
+                return f" by {psutil.Process(connection.pid).name()} (process {connection.pid})"
+    except psutil.Error:
+        return ""
+    return ""

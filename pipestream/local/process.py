@@ -1,0 +1,173 @@
+"""Start, recognise and stop server processes that outlive the command which started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+    from types import FrameType
+
+# A process is recognised by its pid and start time. psutil derives the start time from clock ticks since
+# boot, so two readings of one process differ by less than this.
+_SAME_START_S = 1.0
+# At the next start a log larger than this is put aside, and the one put aside before it goes.
+_LOG_BYTES = 20 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRecord:
+    """A process by its pid and start time, so that a recycled pid is never taken for it."""
+
+    pid: int
+    created: float
+
+
+def start_process(argv: Sequence[str], environment: Mapping[str, str], log_file: Path) -> ProcessRecord:
+    """Start a program in a session of its own, with its output appended to ``log_file``.
+
+    Spawned without a handle in this process, which may end long before its servers do.
+    """
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    if log_file.is_file() and log_file.stat().st_size > _LOG_BYTES:
+        log_file.replace(log_file.with_suffix(".old.log"))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    pid = os.posix_spawn(
+        argv[0],
+        list(argv),
+        dict(environment),
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log_file), flags, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE],
+        setsigmask=[],
+    )
+    return ProcessRecord(pid, psutil.Process(pid).create_time())
+
+
+def find_process(record: ProcessRecord) -> psutil.Process | None:
+    """Return the live process of a record; None where it has ended, also if its pid is someone else's now."""
+    try:
+        process = psutil.Process(record.pid)
+        if abs(process.create_time() - record.created) > _SAME_START_S:
+            return None
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return process
+    except psutil.Error:
+        return None
+    _reap(record.pid)
+    return None
+
+
+def stop_process(record: ProcessRecord, *, stop_signal: int, timeout_s: float) -> bool:
+    """End a server with all processes it started; return whether it went by itself.
+
+    Asks the server first and kills what is left after ``timeout_s``. Servers whose parts live in sessions
+    of their own (PostgreSQL, Airflow) are why the family is collected before anything is signalled.
+    """
+    family = _family(record)
+    main = find_process(record)
+    if main is not None:
+        _signal(main, stop_signal)
+    _gone, left = psutil.wait_procs(family, timeout=timeout_s)
+    _reap(record.pid)
+    left = [process for process in left if _runs(process)]
+    left += [process for process in _session(record) if process not in left and _runs(process)]
+    _kill(left)
+    return not left
+
+
+def kill_process(record: ProcessRecord) -> None:
+    """End a server with all its processes at once, as a crash would (SIGKILL)."""
+    _kill(_family(record))
+    _reap(record.pid)
+
+
+def _family(record: ProcessRecord) -> list[psutil.Process]:
+    """The server first, then everything below it and everything in its session."""
+    family: list[psutil.Process] = []
+    main = find_process(record)
+    if main is not None:
+        family = [main]
+        with suppress(psutil.Error):
+            family += main.children(recursive=True)
+    # Also when the server itself has died: what it left behind is still in its session.
+    return family + [process for process in _session(record) if process not in family]
+
+
+def _session(record: ProcessRecord) -> list[psutil.Process]:
+    """All live processes of the session the server was started in.
+
+    The system hands no pid out again while its session exists. So if the pid is someone else's now, our
+    session is gone, and a session of that number is theirs.
+    """
+    oldest = record.created - _SAME_START_S
+    members = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid == record.pid and abs(process.create_time() - record.created) > _SAME_START_S:
+                return []
+            if os.getsid(process.pid) == record.pid and process.create_time() >= oldest:
+                members.append(process)
+        except (OSError, psutil.Error):
+            continue
+    return members
+
+
+def _kill(processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        _signal(process, signal.SIGKILL)
+    psutil.wait_procs(processes, timeout=10)
+
+
+def _signal(process: psutil.Process, number: int) -> None:
+    try:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
+        return
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+def _reap(pid: int) -> None:
+    """Take a child's exit status, if it is a child of ours that has ended."""
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return
+
+
+@contextmanager
+def signals_as_exit() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP unwind the program as Ctrl-C does, so that servers are stopped."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, leave) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,54 @@
+"""Which servers a stack has, and the settings with which the product reaches them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipestream.local.airflow import REPOSITORY, Airflow, spark_master
+from pipestream.local.consul import Consul
+from pipestream.local.kafka import Kafka
+from pipestream.local.postgres import Postgres
+from pipestream.local.s3 import BUCKET, REGION, S3
+from pipestream.local.spark import WORKERS, SparkMaster, SparkWorker
+from pipestream.settings import CONFIG_VARIABLE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pipestream.local.server import Server, Site
+
+
+def list_servers(site: Site, config_file: Path) -> list[Server]:
+    """Return the servers of a stack, each after those it needs."""
+    servers: list[Server] = [Kafka(site), Postgres(site)]
+    if site.spec.profile == "full":
+        servers += [Consul(site), S3(site), SparkMaster(site)]
+        servers += [SparkWorker(site, number) for number in range(1, WORKERS + 1)]
+    if site.spec.airflow:
+        servers.append(Airflow(site, {CONFIG_VARIABLE: str(config_file)}))
+    return servers
+
+
+def setting_values(site: Site) -> dict[str, Any]:
+    """Return the product's settings that aim it at the stack, secrets included."""
+    values: dict[str, Any] = {
+        "graphs_folder": str(REPOSITORY / "dags" / "graphs"),
+        "kafka_bootstrap": Kafka(site).address,
+        "kafka_replication": 1,
+        "store_uri": (site.folder / "objects" / "folder").as_uri(),
+        "ledger_uri": (site.folder / "ledger").as_uri(),
+        "postgres_dsn": Postgres(site).dsn(),
+        "leases": "sql",
+        "spark_master": spark_master(site),
+    }
+    if site.spec.profile == "full":
+        values |= {
+            "store_uri": f"s3://{BUCKET}",
+            "s3_endpoint": f"http://{S3(site).address}",
+            "s3_region": REGION,
+            "s3_access_key": site.secrets.s3_access_key,
+            "s3_secret_key": site.secrets.s3_secret_key,
+            "leases": "consul",
+            "consul_address": Consul(site).address,
+        }
+    return values

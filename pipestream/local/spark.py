@@ -1,0 +1,95 @@
+"""Spark standalone: a master and two workers."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pipestream.local.jars import delta_jars, pyspark_home
+from pipestream.local.java import find_java_home
+from pipestream.local.ports import HOST
+from pipestream.local.server import Launch, Server, Site
+from pipestream.local.tools import get_json
+
+if TYPE_CHECKING:
+    from pipestream.local.tools import Report
+
+WORKERS = 2
+_WORKER_CORES = 2
+_WORKER_MEMORY = "2g"
+
+
+def spark_environment(site: Site) -> dict[str, str]:
+    """Return what drivers, workers and executors must have in their environment."""
+    return {
+        "JAVA_HOME": str(find_java_home()),
+        "SPARK_HOME": str(pyspark_home()),
+        "SPARK_LOCAL_IP": HOST,
+        "SPARK_LOCAL_DIRS": str(site.data("spark") / "scratch"),
+        # The environment's own python: a bare `python3` of the machine has none of the packages.
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+
+
+class SparkMaster(Server):
+    name = "spark-master"
+    port_names = ("spark", "spark_ui")
+
+    def fetch(self, report: Report) -> None:
+        delta_jars(report)
+
+    @property
+    def address(self) -> str:
+        return f"spark://{HOST}:{self.port}"
+
+    def initialise(self) -> None:
+        (self.site.data("spark") / "scratch").mkdir(parents=True, exist_ok=True)
+
+    def launch(self) -> Launch:
+        argv = [str(pyspark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
+        argv += ["--host", HOST, "--port", str(self.port), "--webui-port", str(self.site.ports.spark_ui)]
+        # An application takes all cores unless told otherwise, and the next one would wait for its end.
+        options = f"-Dspark.deploy.defaultCores={WORKERS * _WORKER_CORES // 2}"
+        environment = {"SPARK_DAEMON_MEMORY": "384m", "SPARK_MASTER_OPTS": options}
+        return Launch(tuple(argv), {**spark_environment(self.site), **environment})
+
+    def check(self) -> None:
+        if _ask_master(self.site)["status"] != "ALIVE":
+            raise ConnectionError("the Spark master is not alive yet")
+
+
+class SparkWorker(Server):
+    port_names = ()
+    needs = ("spark-master",)
+
+    def __init__(self, site: Site, number: int) -> None:
+        super().__init__(site)
+        self.name = f"spark-worker-{number}"
+
+    def fetch(self, report: Report) -> None:
+        """The master has fetched all there is."""
+
+    @property
+    def address(self) -> str:
+        return f"spark://{HOST}:{self.site.ports.spark}"
+
+    def launch(self) -> Launch:
+        work = self.site.data("spark") / self.name
+        work.mkdir(parents=True, exist_ok=True)
+        argv = [str(pyspark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]
+        argv += ["--host", HOST, "--cores", str(_WORKER_CORES), "--memory", _WORKER_MEMORY]
+        argv += ["--webui-port", "0", "--work-dir", str(work), self.address]
+        # The master's list must tell our workers apart, and the pattern must take all three values.
+        options = f"-Dspark.worker.idPattern={self.name}-%s-%s-%d -Dspark.worker.cleanup.enabled=true"
+        environment = {"SPARK_DAEMON_MEMORY": "384m", "SPARK_WORKER_OPTS": options}
+        return Launch(tuple(argv), {**spark_environment(self.site), **environment})
+
+    def check(self) -> None:
+        workers = _ask_master(self.site)["workers"]
+        if not any(worker["state"] == "ALIVE" and worker["id"].startswith(f"{self.name}-") for worker in workers):
+            raise ConnectionError(f"{self.name} has not registered with the master yet")
+
+
+def _ask_master(site: Site) -> Any:
+    return get_json(f"http://{HOST}:{site.ports.spark_ui}/json/")

@@ -1,0 +1,145 @@
+"""What a local stack consists of: its profile, folder and ports, from arguments and the environment.
+
+Every variable that steers the stack starts with ``PIPESTREAM_STACK_``; ``VARIABLES`` lists them all. Default
+ports are each server's usual port plus 10000, so that they do not meet a server installed on the machine.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast, get_args
+
+from pipestream.errors import StackError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PREFIX = "PIPESTREAM_STACK_"
+
+Profile = Literal["embedded", "full"]
+PostgresSource = Literal["auto", "packaged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Ports on 127.0.0.1; 0 means: pick a free one when the stack starts."""
+
+    kafka: int = 19092
+    kafka_controller: int = 19093
+    postgres: int = 15432
+    consul: int = 18500
+    consul_rpc: int = 18300
+    consul_serf: int = 18301
+    s3: int = 17070
+    spark: int = 17077
+    spark_ui: int = 18081
+    airflow: int = 18080
+    airflow_log: int = 18793
+    airflow_trigger_log: int = 18794
+
+
+PORT_NAMES = tuple(field.name for field in fields(Ports))
+FREE_PORTS = Ports(**dict.fromkeys(PORT_NAMES, 0))
+
+
+def port_variable(name: str) -> str:
+    """Return the environment variable that sets the port called ``name``."""
+    return f"{PREFIX}{name.upper()}_PORT"
+
+
+_PORT_HELP = {
+    "kafka": "Kafka broker",
+    "kafka_controller": "Kafka's controller (internal)",
+    "postgres": "PostgreSQL",
+    "consul": "Consul's HTTP API",
+    "consul_rpc": "Consul's server port (internal)",
+    "consul_serf": "Consul's gossip port (internal)",
+    "s3": "S3 server",
+    "spark": "Spark master",
+    "spark_ui": "Spark master's web page",
+    "airflow": "Airflow's web server",
+    "airflow_log": "Airflow's task log server (internal)",
+    "airflow_trigger_log": "Airflow's trigger log server (internal)",
+}
+
+VARIABLES: Mapping[str, str] = {
+    f"{PREFIX}FOLDER": "Folder with all state of the stack; .pipestream unless set.",
+    f"{PREFIX}PROFILE": "embedded (Kafka, PostgreSQL, folders) or full (Consul, S3 and Spark besides).",
+    f"{PREFIX}POSTGRES": "auto (the system's PostgreSQL if it fits) or packaged (the Python package's).",
+} | {port_variable(name): f"Port of {text}; 0 picks a free one." for name, text in _PORT_HELP.items()}
+"""Every environment variable of the stack, with its meaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackSpec:
+    """Which servers a stack has, where it keeps its state, and on which ports it listens.
+
+    ``durable=False`` lets PostgreSQL skip fsync: for tests, whose data nobody needs after a power cut.
+    """
+
+    profile: Profile
+    folder: Path
+    airflow: bool = False
+    ports: Ports = Ports()
+    durable: bool = True
+    postgres: PostgresSource = "auto"
+
+
+def load_spec(
+    profile: str | None = None,
+    folder: Path | None = None,
+    airflow: bool = False,
+    *,
+    durable: bool = True,
+    postgres: str | None = None,
+    free_ports: bool = False,
+    environment: Mapping[str, str] | None = None,
+    **ports: int,
+) -> StackSpec:
+    """Return the spec; an argument beats the environment, which beats the default.
+
+    :param free_ports: every port not given as an argument is a free one, whatever the environment says.
+    :param ports: ``kafka_port=…``, ``postgres_port=…`` and so on.
+    :raises StackError: a value cannot be used, or a PIPESTREAM_STACK_ variable is unknown.
+    """
+    values = os.environ if environment is None else environment
+    unknown = sorted(name for name in values if name.startswith(PREFIX) and name not in VARIABLES)
+    if unknown:
+        raise StackError(f"unknown variable {', '.join(unknown)}; known are {', '.join(sorted(VARIABLES))}")
+    return StackSpec(
+        profile=cast("Profile", _choose("PROFILE", profile, values, get_args(Profile))),
+        # Absolute: servers and DAG processes have other working directories.
+        folder=Path(folder or values.get(f"{PREFIX}FOLDER") or ".pipestream").absolute(),
+        airflow=airflow,
+        ports=_read_ports(ports, {} if free_ports else values, FREE_PORTS if free_ports else Ports()),
+        durable=durable,
+        postgres=cast("PostgresSource", _choose("POSTGRES", postgres, values, get_args(PostgresSource))),
+    )
+
+
+def _choose(name: str, given: str | None, values: Mapping[str, str], allowed: tuple[str, ...]) -> str:
+    """The first allowed value is the default."""
+    value = given or values.get(PREFIX + name) or allowed[0]
+    if value not in allowed:
+        raise StackError(f"{PREFIX}{name} must be {' or '.join(allowed)}, not {value!r}")
+    return value
+
+
+def _read_ports(given: Mapping[str, int], values: Mapping[str, str], defaults: Ports) -> Ports:
+    unknown = sorted(set(given) - {f"{name}_port" for name in PORT_NAMES})
+    if unknown:
+        raise StackError(f"unknown port {', '.join(unknown)}; known are {', '.join(n + '_port' for n in PORT_NAMES)}")
+    ports = {}
+    for name in PORT_NAMES:
+        variable = port_variable(name)
+        raw = given.get(f"{name}_port", values.get(variable) or getattr(defaults, name))
+        try:
+            port = int(raw)
+        except ValueError:
+            port = -1
+        if not 0 <= port <= 65_535:
+            raise StackError(f"{variable} must be a port from 0 to 65535, not {raw!r}")
+        ports[name] = port
+    return Ports(**ports)

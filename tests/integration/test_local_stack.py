@@ -1,0 +1,221 @@
+"""A stack of its own, really started, broken, repaired and stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import psutil
+import psycopg
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from pipestream.errors import StackError
+from pipestream.local import Stack, load_spec
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture
+def spec(tmp_path):
+    return load_spec(profile="embedded", folder=tmp_path / "stack", free_ports=True, durable=False)
+
+
+@pytest.fixture
+def own_stack(spec):
+    stack = Stack(spec)
+    yield stack
+    stack.down()
+
+
+@pytest.fixture(scope="module")
+def up_stack(tmp_path_factory):
+    """A running stack for the tests that only look."""
+    folder = tmp_path_factory.mktemp("looked-at") / "stack"
+    with Stack(load_spec(folder=folder, free_ports=True, durable=False)).running() as stack:
+        yield stack
+
+
+def _processes_of(stack):
+    """Every live process that belongs to the stack: each has its folder in its command line."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        words = process.info["cmdline"] or []
+        if process.info["status"] != psutil.STATUS_ZOMBIE and any(str(stack.spec.folder) in word for word in words):
+            found.append(process)
+    return found
+
+
+def _states(stack):
+    return {server.name: server.state for server in stack.status()}
+
+
+def _write_record(stack, topic, value):
+    client = AdminClient({"bootstrap.servers": stack.settings().kafka_bootstrap})
+    client.create_topics([NewTopic(topic, 1, 1)])[topic].result(timeout=30)
+    producer = Producer({"bootstrap.servers": stack.settings().kafka_bootstrap})
+    producer.produce(topic, value)
+    assert producer.flush(30) == 0
+
+
+def _read_record(stack, topic):
+    consumer = Consumer({"bootstrap.servers": stack.settings().kafka_bootstrap, "group.id": "reader"})
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    message = consumer.poll(30)
+    consumer.close()
+    return None if message is None else message.value()
+
+
+def _execute(stack, statement):
+    with psycopg.connect(stack.settings().postgres_dsn.get_secret_value()) as connection:
+        cursor = connection.execute(statement)
+        return cursor.fetchall() if cursor.description else None
+
+
+def test_a_crashed_server_is_shown_repaired_and_all_data_survives_a_stop(own_stack):
+    assert _states(own_stack) == {"kafka": "stopped", "postgres": "stopped"}
+    assert sorted(own_stack.up()) == ["kafka", "postgres"]
+    assert _states(own_stack) == {"kafka": "running", "postgres": "running"}
+    _write_record(own_stack, "kept", b"hello")
+    _execute(own_stack, "CREATE TABLE kept AS SELECT 42 AS answer")
+
+    own_stack.server("kafka").kill()
+    assert _states(own_stack) == {"kafka": "crashed", "postgres": "running"}
+    assert own_stack.up() == ["kafka"]
+    assert _states(own_stack) == {"kafka": "running", "postgres": "running"}
+    assert _read_record(own_stack, "kept") == b"hello"
+
+    assert sorted(own_stack.down()) == ["kafka", "postgres"]
+    assert _processes_of(own_stack) == []
+
+    own_stack.up()
+    assert _read_record(own_stack, "kept") == b"hello"
+    assert _execute(own_stack, "SELECT answer FROM kept") == [(42,)]
+
+
+def test_a_second_up_says_so_and_starts_nothing(up_stack):
+    pids = {server.name: server.pid for server in up_stack.status()}
+    lines = []
+
+    assert up_stack.up(lines.append) == []
+
+    assert lines == ["already up"]
+    assert {server.name: server.pid for server in up_stack.status()} == pids
+
+
+def test_a_server_that_runs_but_does_not_answer_is_shown_as_such(up_stack):
+    pid = up_stack.server("kafka").pid
+
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        states = _states(up_stack)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+    assert states == {"kafka": "unresponsive", "postgres": "running"}
+
+
+def test_a_taken_port_is_refused_before_anything_starts(spec, tmp_path):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        stack = Stack(load_spec(folder=tmp_path / "stack", free_ports=True, postgres_port=port))
+
+        with pytest.raises(StackError, match=f"port {port} is taken.*PIPESTREAM_STACK_POSTGRES_PORT"):
+            stack.up()
+
+    assert _processes_of(stack) == []
+
+
+def test_a_server_that_cannot_start_fails_at_once_with_its_log_and_takes_the_others_down(own_stack):
+    own_stack.up()
+    own_stack.down()
+    version = own_stack.spec.folder / "data" / "postgres" / "global" / "pg_control"
+    version.write_bytes(b"")
+    began = time.monotonic()
+
+    with pytest.raises(StackError, match=r"(?s)postgres ended while it was starting.*the whole log: .*postgres\.log"):
+        own_stack.up()
+
+    assert time.monotonic() - began < 50, "a dead server must not be waited for until its deadline"
+    assert _processes_of(own_stack) == []
+    assert _states(own_stack) == {"kafka": "stopped", "postgres": "stopped"}
+
+
+def test_leaving_the_block_by_an_error_stops_the_servers(own_stack):
+    def fail():
+        with own_stack.running():
+            assert _states(own_stack) == {"kafka": "running", "postgres": "running"}
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+
+    assert _processes_of(own_stack) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_a_program_that_is_told_to_stop_leaves_no_server_behind(own_stack, number):
+    program = (
+        "import sys, time; from pathlib import Path; from pipestream.local import Stack, load_spec\n"
+        "spec = load_spec(profile='embedded', folder=Path(sys.argv[1]), free_ports=True, durable=False)\n"
+        "with Stack(spec).running():\n    print('ready', flush=True); time.sleep(600)\n"
+    )
+    argv = [sys.executable, "-c", program, str(own_stack.spec.folder)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        assert _states(own_stack) == {"kafka": "running", "postgres": "running"}
+
+        process.send_signal(number)
+        process.wait(60)
+
+    assert process.returncode != 0
+    assert _processes_of(own_stack) == []
+
+
+def test_servers_outlive_the_command_that_started_them(own_stack):
+    program = (
+        "import sys; from pathlib import Path; from pipestream.local import Stack, load_spec\n"
+        "Stack(load_spec(profile='embedded', folder=Path(sys.argv[1]), free_ports=True, durable=False)).up()\n"
+    )
+
+    subprocess.run([sys.executable, "-c", program, str(own_stack.spec.folder)], check=True, timeout=120)
+
+    assert _states(own_stack) == {"kafka": "running", "postgres": "running"}
+    assert sorted(own_stack.down()) == ["kafka", "postgres"]
+    assert _processes_of(own_stack) == []
+
+
+def test_the_packaged_postgres_runs_below_a_folder_that_is_closed_to_others(tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    stack = Stack(load_spec(folder=closed / "stack", free_ports=True, postgres="packaged", durable=False))
+
+    with stack.running():
+        [(version,)] = _execute(stack, "SHOW server_version_num")
+        [(directory,)] = _execute(stack, "SHOW data_directory")
+
+    assert int(version) >= 160000
+    assert directory == str(closed / "stack" / "data" / "postgres")
+
+
+def test_files_with_secrets_are_private_and_the_state_is_ignored_by_git(up_stack):
+    folder = up_stack.spec.folder
+
+    modes = {name: (folder / name).stat().st_mode & 0o077 for name in ("stack.toml", "secrets.json", "stack.json")}
+
+    assert modes == dict.fromkeys(modes, 0)
+    assert (folder / ".gitignore").read_text() == "*\n"
+
+
+def test_a_wrong_password_is_refused_by_postgres(up_stack):
+    address = up_stack.settings().postgres_dsn.get_secret_value().partition("@")[2]
+
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(f"postgresql://pipestream:wrong@{address}", connect_timeout=5)

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from pipestream.errors import StackError
+from pipestream.local.cache import cache_folder, provide
+from pipestream.local.process import find_process, kill_process, start_process, stop_process
+from pipestream.local.tools import read_version, run_tool
+
+# Prints its child's pid once both run; the child is in a session of its own, as PostgreSQL's are.
+_PARENT = """
+import signal, subprocess, sys, time
+if {stubborn}: signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session={apart})
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def _start_parent(log, *, stubborn=False, apart=False):
+    program = _PARENT.format(stubborn=stubborn, apart=apart)
+    record = start_process([sys.executable, "-c", program], os.environ, log)
+    deadline = time.monotonic() + 20
+    while not (log.exists() and log.read_text().endswith("\n")):
+        assert time.monotonic() < deadline, "the process did not start"
+        time.sleep(0.02)
+    return record, psutil.Process(int(log.read_text()))
+
+
+def _ended(process):
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["child in the session", "child in its own session"])
+def test_a_stopped_server_leaves_no_child_behind(tmp_path, apart):
+    record, child = _start_parent(tmp_path / "log", apart=apart)
+
+    stop_process(record, stop_signal=signal.SIGTERM, timeout_s=0.2)
+
+    assert find_process(record) is None
+    assert _ended(child)
+
+
+def test_a_server_that_ignores_the_signal_is_killed_and_said_so(tmp_path):
+    record, child = _start_parent(tmp_path / "log", stubborn=True)
+
+    went = stop_process(record, stop_signal=signal.SIGTERM, timeout_s=0.2)
+
+    assert went is False
+    assert find_process(record) is None
+    assert _ended(child)
+
+
+def test_a_kill_ends_server_and_children(tmp_path):
+    record, child = _start_parent(tmp_path / "log")
+
+    kill_process(record)
+
+    assert find_process(record) is None
+    assert _ended(child)
+
+
+def test_what_a_crashed_server_left_in_its_session_is_stopped_too(tmp_path):
+    record, child = _start_parent(tmp_path / "log")
+    os.kill(record.pid, signal.SIGKILL)
+    os.waitpid(record.pid, 0)
+
+    stop_process(record, stop_signal=signal.SIGTERM, timeout_s=0.2)
+
+    assert _ended(child)
+
+
+def test_a_process_that_got_a_recycled_pid_is_left_alone(tmp_path):
+    record, child = _start_parent(tmp_path / "log")
+    earlier = replace(record, created=record.created - 3600)
+
+    stop_process(earlier, stop_signal=signal.SIGTERM, timeout_s=0.2)
+    kill_process(earlier)
+
+    assert find_process(record) is not None
+    assert not _ended(child)
+    kill_process(record)
+
+
+def test_a_started_process_has_a_session_of_its_own(tmp_path):
+    record, _child = _start_parent(tmp_path / "log")
+
+    assert os.getsid(record.pid) == record.pid
+    kill_process(record)
+
+
+def test_a_failing_tool_is_reported_with_its_last_lines():
+    with pytest.raises(StackError, match=r"(?s)making tea failed: .* status 3\n  \| no kettle"):
+        run_tool([sys.executable, "-c", "print('no kettle'); raise SystemExit(3)"], "making tea")
+
+
+def test_a_missing_tool_is_reported():
+    with pytest.raises(StackError, match="making tea: /no/such/kettle could not be started"):
+        run_tool(["/no/such/kettle"], "making tea")
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("go version go1.26.8 linux/amd64", (1, 26, 8)),
+        ("Consul v1.22.7\nBuild Date", (1, 22, 7)),
+        ("postgres (PostgreSQL) 16.14", (16, 14)),
+        ("Version  : git", ()),
+    ],
+)
+def test_reads_the_version_a_tool_prints(text, version):
+    assert read_version(text) == version
+
+
+def test_a_cached_folder_is_made_once(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    calls = []
+
+    def make(folder):
+        calls.append(folder)
+        (folder / "file").write_text("made")
+
+    first, second = provide("thing-1", make), provide("thing-1", make)
+
+    assert first == second == cache_folder() / "thing-1"
+    assert (first / "file").read_text() == "made"
+    assert len(calls) == 1
+
+
+def test_a_folder_whose_making_failed_is_not_in_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def fail(folder):
+        (folder / "half").write_text("")
+        raise StackError("no network")
+
+    with pytest.raises(StackError, match="no network"):
+        provide("thing-1", fail)
+
+    assert [entry.name for entry in cache_folder().iterdir()] == ["thing-1.lock"]
