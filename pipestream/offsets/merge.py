@@ -1,0 +1,153 @@
+"""Read several ranges at once and hand their records out in order of time: the Kafka side of the release buffer."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from pipestream.drain.broker import explain_errors
+from pipestream.drain.messages import is_end_of_partition, is_gone, is_passing, to_record
+from pipestream.drain.records import InputRecord
+from pipestream.errors import BrokerUnavailable, OffsetsExpired
+from pipestream.offsets.ranges import OffsetRange
+from pipestream.offsets.release import Partition, ReleaseBuffer
+from pipestream.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+class RangeMerge:
+    """The records of several ranges, merged. Takes over the consumer's assignment.
+
+    A range is done when the consumer's position reaches its end, never when its last offset is read: transaction
+    markers and aborted records take up offsets that are never delivered.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        settings: Settings,
+        ranges: Sequence[OffsetRange],
+        *,
+        batch_size: int,
+        cutoff_ms: int | None = None,
+    ) -> None:
+        self._consumer = consumer
+        self._settings = settings
+        self._ends: dict[Partition, int] = {(each.topic, each.partition): each.end for each in ranges}
+        if len(self._ends) != len(ranges):
+            raise ValueError("two ranges are of the same partition; give one range per partition")
+        self._positions: dict[Partition, int] = {(each.topic, each.partition): each.start for each in ranges}
+        self._batch_size = batch_size
+        self.buffer: ReleaseBuffer[InputRecord] = ReleaseBuffer(self._ends, batch_size=batch_size, cutoff_ms=cutoff_ms)
+        self._silent_s = 0.0
+        assign(consumer, settings, self._positions)
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether every range is read and every record handed out."""
+        return self.buffer.is_done
+
+    @property
+    def silent_s(self) -> float:
+        """Return how long the reader has waited since it last heard from the broker."""
+        return self._silent_s
+
+    @property
+    def positions(self) -> Mapping[Partition, int]:
+        """Return where reading goes on, per partition; what is held lies before it."""
+        return self._positions
+
+    def take(self, most: int, timeout_s: float) -> list[InputRecord]:
+        """Return up to ``most`` records, waiting only while there is none.
+
+        :raises OffsetsExpired: retention deleted records before they were read.
+        :raises BrokerUnavailable: the broker refuses to be read.
+        """
+        deadline = time.monotonic() + timeout_s
+        taken = self.buffer.release(most)
+        while len(taken) < most and not self.is_done:
+            self._apply_flow()
+            wait_s = 0.0 if taken else max(0.0, deadline - time.monotonic())
+            # Where there is no room all are paused but the awaited, and each of those may add one record.
+            messages = fetch(self._consumer, max(1, min(self._batch_size, self.buffer.room)), wait_s)
+            self._silent_s = 0.0 if messages else self._silent_s + wait_s
+            for message in messages:
+                self._feed(message)
+            taken += self.buffer.release(most - len(taken))
+            if (taken and not messages) or time.monotonic() >= deadline:
+                break
+        return taken
+
+    def _feed(self, message: Message) -> None:
+        partition = place_of(message, self._consumer, self._settings, self._positions)
+        # A live partition is left alone from its end (or the cutoff) on; whoever wants more reads it again there.
+        if partition is None or self.buffer.is_live(partition):
+            return
+        offset = message.offset()
+        assert offset is not None
+        if message.error() is None and self._positions[partition] <= offset < self._ends[partition]:
+            record = to_record(message)
+            self._positions[partition] = offset + 1
+            self.buffer.add(partition, record.timestamp_ms, record)
+        elif offset >= self._ends[partition]:
+            self._positions[partition] = self._ends[partition]
+        if self._positions[partition] >= self._ends[partition]:
+            self.buffer.finish(partition)
+        if self.buffer.is_live(partition):
+            self._consumer.pause([TopicPartition(*partition)])
+
+    def _apply_flow(self) -> None:
+        flow = self.buffer.flow()
+        if flow.pause:
+            log.debug("%d records held: pausing %s", self.buffer.held, flow.pause)
+            self._consumer.pause([TopicPartition(*partition) for partition in flow.pause])
+        if flow.resume:
+            log.debug("%d records held: resuming %s", self.buffer.held, flow.resume)
+            self._consumer.resume([TopicPartition(*partition) for partition in flow.resume])
+
+
+def assign(consumer: Consumer, settings: Settings, positions: Mapping[Partition, int]) -> None:
+    """Read these partitions from these offsets on, and no others."""
+    topics = ", ".join(sorted({topic for topic, _ in positions}))
+    with explain_errors(settings, topics):
+        consumer.assign([TopicPartition(*partition, offset) for partition, offset in positions.items()])
+
+
+def fetch(consumer: Consumer, most: int, timeout_s: float) -> list[Message]:
+    """Return what has arrived, waiting only for the first; ``consume`` alone would wait for them all."""
+    first = consumer.poll(timeout_s)
+    if first is None:
+        return []
+    return [first, *(consumer.consume(most - 1, timeout=0) if most > 1 else ())]
+
+
+def place_of(
+    message: Message, consumer: Consumer, settings: Settings, positions: Mapping[Partition, int]
+) -> Partition | None:
+    """Return the partition of a record or of the event that a partition is read up; nothing for a passing error.
+
+    :raises OffsetsExpired: retention deleted records before they were read.
+    :raises BrokerUnavailable: the broker refuses to be read.
+    """
+    error = message.error()
+    topic, number = message.topic(), message.partition()
+    if error is None or is_end_of_partition(error):
+        assert topic is not None
+        assert number is not None
+        return topic, number
+    if is_gone(error) and topic is not None and number is not None:
+        with explain_errors(settings, topic):
+            low, _ = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=settings.kafka_timeout_s)
+        raise OffsetsExpired(topic, number, positions[topic, number], low)
+    if is_passing(error):
+        log.warning("%s; the client reconnects by itself", error)
+        return None
+    raise BrokerUnavailable(f"reading {_names(positions)}: {error}")
+
+
+def _names(partitions: Iterable[Partition]) -> str:
+    return ", ".join(f"{topic}[{number}]" for topic, number in sorted(partitions))

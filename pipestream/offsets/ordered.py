@@ -1,0 +1,248 @@
+"""Read topics in order of time, across partitions, into Arrow.
+
+::
+
+    topics = [SourceTopic.from_earliest("events"), SourceTopic.from_relative_time("metrics", ago_ms=3_600_000)]
+    with OrderedReader(load_settings(), topics, cutoff_ms=int(time.time() * 1000)) as reader:
+        while not reader.is_live():
+            process(reader.poll(timeout_ms=1_000).to_pandas())
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from pipestream.drain.broker import Broker, range_consumer
+from pipestream.drain.messages import to_record
+from pipestream.drain.records import InputRecord
+from pipestream.graph.start import StartAt, StartKind
+from pipestream.offsets.merge import RangeMerge, assign, fetch, place_of
+from pipestream.offsets.ranges import OffsetRange
+from pipestream.offsets.release import Partition, sort_arrivals
+from pipestream.offsets.start import EPOCH, start_offsets, utc_now
+from pipestream.settings import Settings
+
+SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp_ms", pa.int64(), nullable=False),
+        # Large: a batch of big records may pass the 2 GiB that plain binary can address.
+        pa.field("key", pa.large_binary()),
+        pa.field("value", pa.large_binary()),
+        pa.field("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.large_binary())]))),
+    ]
+)
+# Offsets are assigned, not subscribed to, and never committed: the group is only a name the client insists on.
+_GROUP = "pipestream.ordered-reader"
+_MAX_AGO_MS = 36_525 * 86_400_000  # a hundred years, as for a graph's start_at
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTopic:
+    """A topic, and where to start reading it."""
+
+    topic: str
+    start: StartAt
+
+    @classmethod
+    def from_earliest(cls, topic: str) -> Self:
+        """Start at the oldest record that is still there."""
+        return cls(topic, StartAt(StartKind.EARLIEST))
+
+    @classmethod
+    def from_latest(cls, topic: str) -> Self:
+        """Start at the end, so that only new records come."""
+        return cls(topic, StartAt(StartKind.LATEST))
+
+    @classmethod
+    def from_committed(cls, topic: str, group: str) -> Self:
+        """Start where a consumer group has got to."""
+        if not group:
+            raise ValueError("group must not be empty: name the consumer group whose offsets to start at")
+        return cls(topic, StartAt(StartKind.COMMITTED, group=group))
+
+    @classmethod
+    def from_relative_time(cls, topic: str, ago_ms: int) -> Self:
+        """Start at the first record of the time so long ago, or later."""
+        if not 0 <= ago_ms <= _MAX_AGO_MS:
+            raise ValueError(f"ago_ms must be 0 to {_MAX_AGO_MS}, not {ago_ms}: it counts back from now")
+        return cls(topic, StartAt(StartKind.AGO, ago=timedelta(milliseconds=ago_ms)))
+
+    @classmethod
+    def from_absolute_time(cls, topic: str, timestamp_ms: int) -> Self:
+        """Start at the first record of a time (milliseconds since 1970, UTC), or later."""
+        try:
+            moment = EPOCH + timedelta(milliseconds=timestamp_ms)
+        except OverflowError:
+            raise ValueError(f"timestamp_ms {timestamp_ms} is no time in milliseconds since 1970") from None
+        return cls(topic, StartAt(StartKind.TIME, time=moment))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """How far the reader is in one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    """Where the partition ended when the reader was made; neither moves."""
+    position: int
+    """The next offset to read. Records before it may still be held back."""
+    timestamp_ms: int | None
+    """The latest time seen."""
+    is_live: bool
+    is_paused: bool
+    """Waits for slower partitions."""
+    held: int
+    """Records that were read and are held back, to be returned in their turn."""
+
+
+class OrderedReader:
+    """Reads committed records of all partitions of some topics, first the past in order, then the present.
+
+    **The past** is what lies between the start and the end that each partition had when the reader was made, or up
+    to and with its first record at or past ``cutoff_ms``. It is returned in order of time (then topic, partition
+    and offset), as a whole: each partition holds the others back until it is live. Where a partition's own times
+    go back, the order of its offsets wins, and its later records count as being of the latest time before them.
+    At most ``5 * batch_size`` records are held in memory (one per partition, where there are more partitions
+    than that); partitions that are ahead are paused meanwhile.
+
+    **The present** follows once all of the past has been returned, from the very next offset of each partition:
+    ``is_live()`` is then true, nothing waits any more, and the records that arrive together come in order of time.
+    Two polls are not ordered between them, because nobody knows what is still on its way.
+
+    Partitions that are added to a topic later are not read. The reader commits nothing and is not thread-safe.
+
+    :param cutoff_ms: a time at which a partition counts as caught up, usually now; none for its end alone.
+    :param clock: what relative times count back from.
+    :raises TopicMissing: there is no such topic.
+    :raises StartUnknown: a group has no usable committed offset.
+    :raises OffsetsExpired: retention deleted records before they were read, here or in ``poll``.
+    :raises BrokerUnavailable: the broker did not answer, here or in ``poll``.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Sequence[SourceTopic],
+        *,
+        cutoff_ms: int | None,
+        batch_size: int = 1_000,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        if len({source.topic for source in topics}) != len(topics) or not topics:
+            raise ValueError("topics must name at least one topic, and each only once")
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be positive, not {batch_size}")
+        self._settings = settings
+        self._batch_size = batch_size
+        self._spans = _capture(Broker(settings), topics, clock)
+        self._positions = {partition: start for partition, (start, _) in self._spans.items()}
+        self._last_ms: dict[Partition, int] = {}
+        self._is_following = False
+        self._consumer = range_consumer(settings, _GROUP)
+        ranges = [OffsetRange(*partition, start, end) for partition, (start, end) in self._spans.items() if start < end]
+        self._merge = RangeMerge(self._consumer, settings, ranges, batch_size=batch_size, cutoff_ms=cutoff_ms)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the broker. Nothing can be read any more."""
+        self._consumer.close()
+
+    def is_live(self) -> bool:
+        """Tell whether all of the past has been returned, so that what comes now is new."""
+        return self._merge.is_done
+
+    def poll(self, timeout_ms: int = 1_000) -> pa.RecordBatch:
+        """Return up to ``batch_size`` records, or none if there are none to return within the timeout."""
+        if not self.is_live():
+            records = self._merge.take(self._batch_size, timeout_ms / 1_000)
+            self._positions.update(self._merge.positions)
+        else:
+            records = self._take_new(timeout_ms / 1_000)
+        return to_batch(records)
+
+    def partition_state(self) -> list[PartitionState]:
+        """Return how far each partition is, by topic and partition."""
+        return [self._state(partition) for partition in sorted(self._spans)]
+
+    def _take_new(self, timeout_s: float) -> list[InputRecord]:
+        if not self._is_following:
+            assign(self._consumer, self._settings, self._positions)
+            self._is_following = True
+        deadline = time.monotonic() + timeout_s
+        records: list[InputRecord] = []
+        while not records:
+            for message in fetch(self._consumer, self._batch_size, max(0.0, deadline - time.monotonic())):
+                partition = place_of(message, self._consumer, self._settings, self._positions)
+                if partition is not None and message.error() is None:
+                    record = to_record(message)
+                    records.append(record)
+                    self._positions[partition] = record.offset + 1
+                    self._last_ms[partition] = max(record.timestamp_ms, self._timestamp_ms(partition) or 0)
+            if time.monotonic() >= deadline:
+                break
+        return sort_arrivals(records)
+
+    def _state(self, partition: Partition) -> PartitionState:
+        start, end = self._spans[partition]
+        is_past = partition in self._merge.positions and not self._is_following
+        return PartitionState(
+            topic=partition[0],
+            partition=partition[1],
+            start=start,
+            end=end,
+            position=self._positions[partition],
+            timestamp_ms=self._timestamp_ms(partition),
+            is_live=not is_past or self._merge.buffer.is_live(partition),
+            is_paused=is_past and self._merge.buffer.is_paused(partition),
+            held=self._merge.buffer.held_of(partition) if is_past else 0,
+        )
+
+    def _timestamp_ms(self, partition: Partition) -> int | None:
+        if partition in self._last_ms or partition not in self._merge.positions:
+            return self._last_ms.get(partition)
+        return self._merge.buffer.last_ms(partition)
+
+
+def to_batch(records: Sequence[InputRecord]) -> pa.RecordBatch:
+    """Return records as Arrow, in the columns of ``SCHEMA``."""
+    columns = {
+        "topic": [record.topic for record in records],
+        "partition": [record.partition for record in records],
+        "offset": [record.offset for record in records],
+        "timestamp_ms": [record.timestamp_ms for record in records],
+        "key": [record.key for record in records],
+        "value": [record.value for record in records],
+        "headers": [[{"name": name, "value": value} for name, value in record.headers] for record in records],
+    }
+    return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
+
+
+def _capture(
+    broker: Broker, topics: Sequence[SourceTopic], clock: Callable[[], datetime]
+) -> dict[Partition, tuple[int, int]]:
+    """Fix where each partition starts, and where its past ends."""
+    now = clock()
+    spans: dict[Partition, tuple[int, int]] = {}
+    for source in topics:
+        partitions = broker.identify(source.topic).partitions
+        watermarks = broker.watermarks(source.topic, partitions)
+        starts = start_offsets(broker, source.topic, partitions, source.start, watermarks, clock=lambda: now)
+        spans.update({(source.topic, p): (starts[p], watermarks[p].high) for p in partitions})
+    return spans
