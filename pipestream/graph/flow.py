@@ -1,0 +1,93 @@
+"""Which topics a graph's documents travel through, and which topic feeds which.
+
+Everything that depends on topics (what to create, what to drain, in which order) starts from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipestream.graph.model import Edge, Graph, Transport
+from pipestream.topics.names import TopicKind, bridge_topic, edge_topic, intake_topic, node_topic
+
+
+@dataclass(frozen=True, slots=True)
+class DrainedTopic:
+    """A topic that is drained into a node of the graph."""
+
+    topic: str
+    kind: TopicKind
+    node_id: str
+    """The node its records enter."""
+    datasource_id: str = ""
+
+
+def is_by_kafka(edge: Edge) -> bool:
+    """Whether an edge writes to a topic; the others are fused, or call a remote engine."""
+    return edge.is_cross_cluster or edge.transport is Transport.KAFKA
+
+
+def drained_topics(graph: Graph) -> list[DrainedTopic]:
+    """Return the topics that are drained: intake first, then in the order of the nodes.
+
+    The topic of an end without a module is not among them: documents rest there.
+    """
+    found = [
+        DrainedTopic(intake_topic(source.datasource_id), TopicKind.INTAKE, source.entry_node_id, source.datasource_id)
+        for source in graph.datasources
+    ]
+    written: dict[str, list[str]] = {}
+    for edge in graph.edges:
+        if is_by_kafka(edge) and not edge.is_cross_cluster:
+            topics = written.setdefault(edge.to_node_id, [])
+            topic = edge_topic(edge, graph.cluster_id)
+            if topic not in topics:
+                topics.append(topic)
+    for node in graph.nodes:
+        if node.is_bare_end:
+            continue
+        own = node_topic(graph.cluster_id, node.node_id)
+        topics = written.get(node.node_id, [])
+        if node.node_id in (graph.happy_end, graph.error_end) and own not in topics:
+            topics = [own, *topics]
+        found += [DrainedTopic(topic, TopicKind.NODE, node.node_id) for topic in topics]
+        if node.is_bridged:
+            found.append(DrainedTopic(bridge_topic(graph.cluster_id, node.node_id), TopicKind.BRIDGE, node.node_id))
+    return found
+
+
+def topic_targets(graph: Graph) -> dict[str, str]:
+    """Return the node that each drained topic's records enter."""
+    return {drained.topic: drained.node_id for drained in drained_topics(graph)}
+
+
+def fed_topics(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """Return for each drained topic those it can write to, through any number of fused edges."""
+    drained = drained_topics(graph)
+    known = {each.topic for each in drained}
+    ends = [node_topic(graph.cluster_id, node_id) for node_id in (graph.happy_end, graph.error_end) if node_id]
+    by_node: dict[str, tuple[str, ...]] = {}
+    for each in drained:
+        if each.node_id not in by_node:
+            topics: dict[str, None] = {}
+            for node_id in _fused_with(graph, each.node_id):
+                for edge in graph.edges_from.get(node_id, ()):
+                    if is_by_kafka(edge) and not edge.is_cross_cluster:
+                        topics[edge_topic(edge, graph.cluster_id)] = None
+            if not graph.node_by_id[each.node_id].is_end:
+                # any document may end, well or badly, wherever its edges lead
+                topics.update(dict.fromkeys(ends))
+            by_node[each.node_id] = tuple(topic for topic in topics if topic in known)
+    return {each.topic: by_node[each.node_id] for each in drained}
+
+
+def _fused_with(graph: Graph, node_id: str) -> list[str]:
+    """Return the node and those its documents reach in the same task."""
+    reached = {node_id: None}
+    waiting = [node_id]
+    while waiting:
+        for edge in graph.edges_from.get(waiting.pop(), ()):
+            if not is_by_kafka(edge) and edge.to_node_id not in reached:
+                reached[edge.to_node_id] = None
+                waiting.append(edge.to_node_id)
+    return list(reached)

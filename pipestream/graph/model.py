@@ -1,0 +1,212 @@
+"""A pipeline graph as values: what a graph file says, checked and complete.
+
+Nothing here reads a file or a broker. ``load.py`` makes these from YAML, ``proto.py`` from and to the wire.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HAPPY_END = "happy-end"
+"""The end node of a graph that names none."""
+
+
+class NodeType(Enum):
+    """What a node is for."""
+
+    CONNECTOR = "connector"
+    PROCESSOR = "processor"
+    SINK = "sink"
+    """An end node: it consumes and routes nothing."""
+
+
+class Transport(Enum):
+    """How an edge carries a document to its target."""
+
+    KAFKA = "kafka"
+    GRPC = "grpc"
+
+
+class Visibility(Enum):
+    """Who may send to a node from other clusters."""
+
+    PRIVATE = "private"
+    PUBLIC = "public"
+    RESTRICTED = "restricted"
+
+
+class GraphMode(Enum):
+    """Whether a graph is being drawn or in use."""
+
+    DESIGN = "design"
+    PRODUCTION = "production"
+
+
+class MappingType(Enum):
+    """How a mapping turns source fields into target fields."""
+
+    DIRECT = "direct"
+    TRANSFORM = "transform"
+    AGGREGATE = "aggregate"
+    SPLIT = "split"
+    CEL = "cel"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldMapping:
+    """One field mapping of a node, before or after its module."""
+
+    mapping_id: str
+    mapping_type: MappingType
+    source_field_paths: tuple[str, ...] = ()
+    target_field_paths: tuple[str, ...] = ()
+    rule: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    aggregation: str = ""
+    delimiter: str = ""
+    expression: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterPolicy:
+    """What happens to a document that fails at a node. ``None`` means the setting of the installation."""
+
+    enabled: bool = True
+    topic_override: str = ""
+    max_attempts: int | None = None
+    initial_backoff_ms: int | None = None
+    max_backoff_ms: int | None = None
+    backoff_multiplier: float = 2.0
+    include_payload: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A step of the graph: filter, map, call the module, map, route."""
+
+    node_id: str
+    cluster_id: str
+    name: str = ""
+    node_type: NodeType = NodeType.PROCESSOR
+    module: str = ""
+    """``python:package.module:function``, ``grpc:host:port``, ``unix:/path/to.sock``; empty passes documents on."""
+    engine: str = ""
+    """host:port of the remote engine the node lives in; empty: it runs where it is reached."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    filters: tuple[str, ...] = ()
+    pre_mappings: tuple[FieldMapping, ...] = ()
+    post_mappings: tuple[FieldMapping, ...] = ()
+    dead_letters: DeadLetterPolicy = DeadLetterPolicy()
+    timeout_s: float | None = None
+    partitions: int | None = None
+    retention_hours: float | None = None
+    slots: int = 1
+    save_on_error: bool = False
+    ordering: str = ""
+    """``timestamp``: release records across partitions in timestamp order. Empty: in partition order."""
+    start_at: str = ""
+    """Where a topic without a head starts: see ``start.parse_start``. Empty: earliest."""
+    visibility: Visibility = Visibility.PRIVATE
+
+    @property
+    def is_end(self) -> bool:
+        return self.node_type is NodeType.SINK
+
+    @property
+    def is_bare_end(self) -> bool:
+        """An end node that does nothing: documents rest in its topic, which nobody drains."""
+        return self.is_end and not (
+            self.module or self.engine or self.filters or self.pre_mappings or self.post_mappings
+        )
+
+    @property
+    def is_bridged(self) -> bool:
+        """Whether it receives from other clusters, by its bridge topic."""
+        return self.visibility is not Visibility.PRIVATE
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A way from one node to another, taken by every document that its condition matches."""
+
+    edge_id: str
+    from_node_id: str
+    to_node_id: str
+    to_cluster_id: str = ""
+    is_cross_cluster: bool = False
+    condition: str = ""
+    priority: int = 0
+    transport: Transport = Transport.KAFKA
+    kafka_topic: str = ""
+    max_hops: int = 0
+    """Times a document may take this edge; 0 means no limit of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """Where a datasource's documents come from, for scheduled ingestion."""
+
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Datasource:
+    """A source of documents, with an intake topic of its own."""
+
+    datasource_id: str
+    account_id: str
+    entry_node_id: str
+    name: str = ""
+    paused: bool = False
+    partitions: int | None = None
+    retention_hours: float | None = None
+    slots: int = 1
+    schedule: str = ""
+    connector: Connector | None = None
+    start_at: str = ""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A whole pipeline graph. Always complete: its happy-end is among its nodes."""
+
+    graph_id: str
+    cluster_id: str
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...] = ()
+    datasources: tuple[Datasource, ...] = ()
+    name: str = ""
+    description: str = ""
+    schedule: str = ""
+    happy_end: str = HAPPY_END
+    error_end: str = ""
+    """The end node of documents that fail; empty: they become dead letters."""
+    max_hops: int = 100
+    """Hops after which any document of this graph fails, whatever its edges allow."""
+    mode: GraphMode = GraphMode.PRODUCTION
+
+    @cached_property
+    def node_by_id(self) -> dict[str, Node]:
+        return {node.node_id: node for node in self.nodes}
+
+    @cached_property
+    def datasource_by_id(self) -> dict[str, Datasource]:
+        return {source.datasource_id: source for source in self.datasources}
+
+    @cached_property
+    def edges_from(self) -> dict[str, tuple[Edge, ...]]:
+        """Outgoing edges per node, in the order they are tried: by priority, then by id."""
+        found: dict[str, list[Edge]] = {node.node_id: [] for node in self.nodes}
+        for edge in self.edges:
+            found.setdefault(edge.from_node_id, []).append(edge)
+        return {
+            node_id: tuple(sorted(edges, key=lambda edge: (edge.priority, edge.edge_id)))
+            for node_id, edges in found.items()
+        }

@@ -1,0 +1,197 @@
+"""Graph versions in PostgreSQL. ``versions_model.py`` says what a store of versions can do."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from pipestream.graph.hashing import graph_hash
+from pipestream.graph.proto import from_kept, to_binary
+from pipestream.graph.versions_model import GraphVersion, VersionMissing
+from pipestream.leases.database import Connection, Database
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pipestream.graph.model import Graph
+    from pipestream.settings import Settings
+
+# Any number will do, as long as nobody else in the database locks by it.
+_SCHEMA_LOCK = 6_171_001
+_GRAPH_LOCK = 6_171_002
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS graph_versions (
+    graph_id text NOT NULL,
+    version integer NOT NULL CHECK (version > 0),
+    hash text NOT NULL,
+    content bytea NOT NULL,
+    applied_by text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (graph_id, version),
+    UNIQUE (graph_id, hash)
+);
+CREATE TABLE IF NOT EXISTS graph_activations (
+    activation bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    graph_id text NOT NULL,
+    version integer NOT NULL,
+    activated_by text NOT NULL,
+    activated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    FOREIGN KEY (graph_id, version) REFERENCES graph_versions
+);
+CREATE TABLE IF NOT EXISTS graph_leftovers (
+    graph_id text NOT NULL,
+    topic text NOT NULL,
+    PRIMARY KEY (graph_id, topic)
+);
+CREATE INDEX IF NOT EXISTS graph_activations_latest ON graph_activations (graph_id, activation DESC);
+"""
+
+_ACTIVE = """
+SELECT version, activated_by, activated_at FROM graph_activations
+WHERE graph_id = %s ORDER BY activation DESC LIMIT 1
+"""
+
+_HISTORY = """
+SELECT v.version, v.hash, v.applied_by, v.applied_at, a.activated_by, a.activated_at
+FROM graph_versions v
+LEFT JOIN (
+    SELECT version, activated_by, activated_at FROM graph_activations
+    WHERE graph_id = %s ORDER BY activation DESC LIMIT 1
+) a ON a.version = v.version
+WHERE v.graph_id = %s ORDER BY v.version DESC
+"""
+
+
+class GraphVersions:
+    """Keeps graph versions in PostgreSQL. The tables are made when first needed."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._database = Database(settings.postgres_dsn)
+        self._has_tables = False
+
+    def save(self, graph: Graph, *, applied_by: str) -> GraphVersion:
+        content, digest = to_binary(graph), graph_hash(graph)
+
+        def work(connection: Connection) -> int:
+            _lock_graph(connection, graph.graph_id)
+            found = connection.execute(
+                "SELECT version FROM graph_versions WHERE graph_id = %s AND hash = %s", (graph.graph_id, digest)
+            ).fetchone()
+            if found is None:
+                found = connection.execute(
+                    "INSERT INTO graph_versions (graph_id, version, hash, content, applied_by)"
+                    " SELECT %s, coalesce(max(version), 0) + 1, %s, %s, %s FROM graph_versions WHERE graph_id = %s"
+                    " RETURNING version",
+                    (graph.graph_id, digest, content, applied_by, graph.graph_id),
+                ).fetchone()
+            assert found is not None
+            _activate(connection, graph.graph_id, found[0], applied_by)
+            return int(found[0])
+
+        self._make_tables()
+        return self._version(graph.graph_id, self._database.run(work))
+
+    def graph_ids(self) -> list[str]:
+        return [row[0] for row in self._rows("SELECT DISTINCT graph_id FROM graph_versions ORDER BY 1", ())]
+
+    def history(self, graph_id: str) -> list[GraphVersion]:
+        rows = self._rows(_HISTORY, (graph_id, graph_id))
+        return [
+            GraphVersion(graph_id, version, digest, by, at, since is not None, since, activated_by or "")
+            for version, digest, by, at, activated_by, since in rows
+        ]
+
+    def active(self, graph_id: str) -> Graph | None:
+        rows = self._rows(
+            "SELECT content FROM graph_versions WHERE graph_id = %s"
+            " AND version = (SELECT version FROM graph_activations WHERE graph_id = %s"
+            " ORDER BY activation DESC LIMIT 1)",
+            (graph_id, graph_id),
+        )
+        return from_kept(bytes(rows[0][0]), source=f"graph {graph_id}") if rows else None
+
+    def get(self, graph_id: str, version: int | str) -> Graph:
+        column, value = ("version = %s", version) if isinstance(version, int) else ("starts_with(hash, %s)", version)
+        rows = self._rows(
+            f"SELECT content FROM graph_versions WHERE graph_id = %s AND {column}",  # noqa: S608 - constants
+            (graph_id, value),
+        )
+        if len(rows) != 1 or version == "":
+            raise VersionMissing(graph_id, version)
+        return from_kept(bytes(rows[0][0]), source=f"graph {graph_id}")
+
+    def rollback(self, graph_id: str, version: int, *, applied_by: str) -> GraphVersion:
+        def work(connection: Connection) -> None:
+            _lock_graph(connection, graph_id)
+            known = connection.execute(
+                "SELECT 1 FROM graph_versions WHERE graph_id = %s AND version = %s", (graph_id, version)
+            ).fetchone()
+            if known is None:
+                raise VersionMissing(graph_id, version)
+            _activate(connection, graph_id, version, applied_by)
+
+        self._make_tables()
+        self._database.run(work)
+        return self._version(graph_id, version)
+
+    def leftovers(self, graph_id: str) -> list[str]:
+        rows = self._rows("SELECT topic FROM graph_leftovers WHERE graph_id = %s ORDER BY topic", (graph_id,))
+        return [row[0] for row in rows]
+
+    def note_leftovers(self, graph_id: str, topics: Collection[str]) -> None:
+        def work(connection: Connection) -> None:
+            _lock_graph(connection, graph_id)
+            connection.execute("DELETE FROM graph_leftovers WHERE graph_id = %s", (graph_id,))
+            connection.execute(
+                "INSERT INTO graph_leftovers SELECT %s, unnest(%s::text[])", (graph_id, sorted(set(topics)))
+            )
+
+        self._make_tables()
+        self._database.run(work)
+
+    def close(self) -> None:
+        """Give back the connection."""
+        self._database.close()
+
+    def _version(self, graph_id: str, version: int) -> GraphVersion:
+        return next(each for each in self.history(graph_id) if each.version == version)
+
+    def _rows(self, query: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        self._make_tables()
+        return self._database.run(lambda connection: connection.execute(query, parameters).fetchall())
+
+    def _make_tables(self) -> None:
+        if self._has_tables:
+            return
+
+        def work(connection: Connection) -> None:
+            # IF NOT EXISTS alone fails where two processes make the same table at once.
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
+            connection.execute(_SCHEMA)
+
+        self._database.run(work)
+        self._has_tables = True
+
+
+def _lock_graph(connection: Connection, graph_id: str) -> None:
+    """Let writers of one graph take turns, so that versions have no gaps and the last activation wins."""
+    connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_GRAPH_LOCK, graph_id))
+
+
+def _activate(connection: Connection, graph_id: str, version: int, by: str) -> None:
+    active = connection.execute(_ACTIVE, (graph_id,)).fetchone()
+    if active is None or active[0] != version:
+        connection.execute(
+            "INSERT INTO graph_activations (graph_id, version, activated_by) VALUES (%s, %s, %s)",
+            (graph_id, version, by),
+        )
+
+
+def find_version(settings: Settings, graph_id: str, version: int | str) -> Graph:
+    """Return one version of a graph, by its number or its hash.
+
+    :raises VersionMissing: it was never applied.
+    """
+    with closing(GraphVersions(settings)) as versions:
+        return versions.get(graph_id, version)

@@ -1,0 +1,106 @@
+"""The engine by ``cel-expr-python``: Google's C++ core, with its type checker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from cel_expr_python import cel
+from google.protobuf import descriptor_pool
+
+from pipestream.routing.engine import CONTAINER, DOCUMENT, STREAM, VARIABLES, Activation, Bind, EvaluationError, Program
+from pipestream.routing.plain import plain_value
+from pipestream.routing.problems import ConditionProblem, problem_at, problem_on
+from pipestream.routing.projection import copier, uses_of
+from pipestream.routing.syntax import Expr
+from pipestream.wire import PipeDoc, PipeStream
+
+_PLACE: Final = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
+_STATUS: Final = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
+
+
+class CelExprEngine:
+    """Checks against the protobuf descriptors and evaluates in C++."""
+
+    name = "cel-expr"
+
+    def __init__(self) -> None:
+        self._env: Any = cel.NewEnv(
+            descriptor_pool=descriptor_pool.Default(),
+            variables={name: cel.Type(message.full_name) for name, message in VARIABLES.items()},
+            container=CONTAINER,
+        )
+
+    def check(self, text: str, *, boolean: bool) -> list[ConditionProblem]:
+        try:
+            compiled = self._env.compile(text)
+        except RuntimeError as error:
+            return _problems(text, str(error))
+        found = compiled.return_type().name()
+        if not boolean or found == "BOOL":
+            return []
+        start = len(text) - len(text.lstrip())
+        hint = "; its type is known only when it runs, so compare it, as in … == true" if found == "DYN" else ""
+        return [problem_at(text, start, f"the result must be true or false, not {_type_name(found)}{hint}")]
+
+    def compile(self, text: str) -> Program:
+        evaluate = self._env.compile(text).eval
+        error_type = cel.Type.ERROR
+
+        def run(activation: Activation) -> Any:
+            try:
+                value = evaluate(activation)
+            except RuntimeError as error:
+                raise EvaluationError(_STATUS.sub("", str(error))) from None
+            plain = value.value()
+            if plain is True or plain is False:
+                return plain
+            # A failed evaluation comes back as a value, a truthy text.
+            if value.type() == error_type:
+                raise EvaluationError(_STATUS.sub("", str(plain)))
+            return plain_value(value.plain_value())
+
+        return run
+
+    def binder(self, expressions: Sequence[Expr]) -> Bind:
+        found = uses_of(expressions, VARIABLES)
+        uses = found.uses
+        # doc and document are the same message, so one copy serves both names.
+        for name, use in uses["document"].fields.items():
+            _merge(uses["doc"].fields.setdefault(name, type(use)()), use)
+        uses["doc"].whole |= uses["document"].whole
+        copy_document = copier(DOCUMENT, uses["doc"])
+        copy_stream = copier(STREAM, uses["stream"])
+        new_activation = self._env.Activation
+
+        def bind(stream: PipeStream, document: PipeDoc) -> Activation:
+            small_document, small_stream = PipeDoc(), PipeStream()
+            copy_document(document, small_document)
+            copy_stream(stream, small_stream)
+            return new_activation({"doc": small_document, "document": small_document, "stream": small_stream})
+
+        return bind
+
+
+def _merge(into: Any, use: Any) -> None:
+    into.whole |= use.whole
+    for name, inner in use.fields.items():
+        _merge(into.fields.setdefault(name, type(inner)()), inner)
+
+
+def _problems(text: str, message: str) -> list[ConditionProblem]:
+    found = [
+        problem_on(text, int(line), int(column), _readable(what)) for line, column, what in _PLACE.findall(message)
+    ]
+    return list(dict.fromkeys(found)) or [problem_at(text, 0, _STATUS.sub("", message))]
+
+
+def _readable(message: str) -> str:
+    message = message.replace(f"{CONTAINER}.", "").replace(f" (in container '{CONTAINER}')", "")
+    # The list of every token that could have come next helps nobody.
+    return re.sub(r" expecting \{.*\}$", "", message).replace("'<EOF>'", "the end")
+
+
+def _type_name(name: str) -> str:
+    return name.replace(f"{CONTAINER}.", "") if "." in name else name.lower()

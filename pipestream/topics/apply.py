@@ -1,0 +1,136 @@
+"""Apply a graph: make its topics, register them for leases, and keep it as a version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pipestream.errors import GraphInvalid, Problem
+from pipestream.graph.folder_rules import check_together
+from pipestream.graph.load import check_graph
+from pipestream.graph.model import Graph, GraphMode
+from pipestream.topics.admin import TopicAdmin
+from pipestream.topics.changes import TopicChanges, plan_topics
+from pipestream.topics.required import leased_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pipestream.graph.versions_model import GraphVersion, VersionStore
+    from pipestream.leases.store import LeaseStore
+    from pipestream.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What applying a graph did."""
+
+    version: GraphVersion
+    created: tuple[str, ...]
+    kept: tuple[str, ...]
+    grown: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    """Topics the graph no longer needs that stay because they hold unread records."""
+    warnings: tuple[str, ...] = ()
+
+
+def preview_graph(
+    graph: Graph, settings: Settings, versions: VersionStore, *, admin: TopicAdmin | None = None
+) -> TopicChanges:
+    """Return what applying a graph would change, and change nothing.
+
+    :raises GraphInvalid: the graph breaks a rule, by itself or beside the other active graphs.
+    """
+    others = _other_graphs(graph, versions)
+    _refuse_invalid(graph, settings, others)
+    admin = admin or TopicAdmin(settings)
+    existing = admin.existing()
+    previous = versions.active(graph.graph_id)
+    leftovers = versions.leftovers(graph.graph_id)
+    changes = plan_topics(graph, settings, existing=existing, previous=previous, leftovers=leftovers, others=others)
+    retention_ms = admin.retention_ms(spec.name for spec in changes.keep)
+    return plan_topics(
+        graph,
+        settings,
+        existing=existing,
+        retention_ms=retention_ms,
+        previous=previous,
+        leftovers=leftovers,
+        others=others,
+    )
+
+
+def apply_graph(
+    graph: Graph,
+    settings: Settings,
+    lease_store: LeaseStore,
+    versions: VersionStore,
+    *,
+    applied_by: str,
+    is_drained: Callable[[str], bool] | None = None,
+    force: bool = False,
+    admin: TopicAdmin | None = None,
+) -> Applied:
+    """Make a graph the active one.
+
+    1. Check it, alone and beside the other active graphs. Nothing has changed if this fails.
+    2. Create and grow topics. A crash from here on is mended by applying again.
+    3. Register the drained topics in the lease store.
+    4. Note which topics are no longer needed, so that they are not forgotten, and save the version.
+    5. Retire those topics that hold nothing unread.
+
+    :param is_drained: whether every record of a topic has been drained. Without it only topics that hold
+        no record at all are retired.
+    :param force: retire topics even if they hold unread records, which are then lost.
+    :raises GraphInvalid: the graph breaks a rule.
+    """
+    admin = admin or TopicAdmin(settings)
+    changes = preview_graph(graph, settings, versions, admin=admin)
+
+    created = admin.create(changes.create)
+    admin.grow(changes.grow)
+    admin.set_retention_ms(changes.retention_ms)
+    lease_store.register(leased_topics(graph))
+    versions.note_leftovers(graph.graph_id, changes.retire)
+    version = versions.save(graph, applied_by=applied_by)
+
+    retired = tuple(topic for topic in changes.retire if force or _holds_nothing_unread(topic, admin, is_drained))
+    unread = tuple(topic for topic in changes.retire if topic not in retired)
+    lease_store.unregister(sorted(set(changes.retire) & set(lease_store.topics()) - set(unread)))
+    admin.delete(retired)
+    versions.note_leftovers(graph.graph_id, unread)
+    return Applied(
+        version=version,
+        created=tuple(created),
+        kept=tuple(spec.name for spec in changes.keep),
+        grown=tuple(changes.grow),
+        retired=retired,
+        unread=unread,
+        warnings=changes.warnings,
+    )
+
+
+def _refuse_invalid(graph: Graph, settings: Settings, others: list[Graph]) -> None:
+    name = f"graph {graph.graph_id}"
+    if graph.mode is GraphMode.DESIGN:
+        hint = "set mode: production when it is ready"
+        raise GraphInvalid([Problem(name, None, "mode", "a graph in design is not applied", hint)])
+    check = check_graph(graph, name, cel_engine=settings.cel_engine, check_modules=True)
+    problems = [*check.problems]
+    if not problems:
+        beside = [(f"graph {other.graph_id}", other) for other in others]
+        problems = check_together([*beside, (name, graph)])
+    if problems:
+        raise GraphInvalid(problems)
+
+
+def _other_graphs(graph: Graph, versions: VersionStore) -> list[Graph]:
+    others = (versions.active(graph_id) for graph_id in versions.graph_ids() if graph_id != graph.graph_id)
+    return [other for other in others if other is not None]
+
+
+def _holds_nothing_unread(topic: str, admin: TopicAdmin, is_drained: Callable[[str], bool] | None) -> bool:
+    if is_drained is not None and is_drained(topic):
+        return True
+    return all(marks.low == marks.high for marks in admin.watermarks(topic).values())

@@ -1,0 +1,88 @@
+"""The names of topics, and what a name says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from pipestream.errors import IdInvalid
+from pipestream.ids import check_graph_id
+
+if TYPE_CHECKING:
+    from pipestream.graph.model import Edge
+
+
+class TopicKind(Enum):
+    """Which of the product's topics a topic is."""
+
+    INTAKE = "intake"
+    NODE = "pipestream"
+    BRIDGE = "bridge"
+    DEAD_LETTERS = "dlq"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicName:
+    """A topic's name, taken apart. Intake topics have a datasource, the others a cluster and a node."""
+
+    kind: TopicKind
+    cluster_id: str
+    local_id: str
+    """The node's id, or the datasource's."""
+
+    def __str__(self) -> str:
+        if self.kind is TopicKind.INTAKE:
+            return f"intake.{self.local_id}"
+        return f"{self.kind.value}.{self.cluster_id}.{self.local_id}"
+
+
+def intake_topic(datasource_id: str) -> str:
+    return str(TopicName(TopicKind.INTAKE, "", check_graph_id(datasource_id, "datasource id")))
+
+
+def node_topic(cluster_id: str, node_id: str) -> str:
+    return _of_node(TopicKind.NODE, cluster_id, node_id)
+
+
+def bridge_topic(cluster_id: str, node_id: str) -> str:
+    return _of_node(TopicKind.BRIDGE, cluster_id, node_id)
+
+
+def dead_letter_topic(cluster_id: str, node_id: str) -> str:
+    return _of_node(TopicKind.DEAD_LETTERS, cluster_id, node_id)
+
+
+def intake_dead_letter_topic(datasource_id: str) -> str:
+    return _of_node(TopicKind.DEAD_LETTERS, "intake", datasource_id)
+
+
+def parse_topic(topic: str) -> TopicName:
+    """Take a topic's name apart.
+
+    :raises IdInvalid: the name does not follow the convention.
+    """
+    match topic.split("."):
+        case ["intake", datasource_id]:
+            return TopicName(TopicKind.INTAKE, "", check_graph_id(datasource_id, "datasource id"))
+        case [("pipestream" | "bridge" | "dlq") as kind, cluster_id, node_id]:
+            check_graph_id(cluster_id, "cluster id")
+            return TopicName(TopicKind(kind), cluster_id, check_graph_id(node_id, "node id"))
+    raise IdInvalid(
+        f"{topic!r} is not a topic of this product: expected intake.DATASOURCE, pipestream.CLUSTER.NODE, "
+        f"bridge.CLUSTER.NODE or dlq.CLUSTER.NODE"
+    )
+
+
+def _of_node(kind: TopicKind, cluster_id: str, node_id: str) -> str:
+    check_graph_id(cluster_id, "cluster id")
+    return str(TopicName(kind, cluster_id, check_graph_id(node_id, "node id")))
+
+
+def edge_topic(edge: Edge, cluster_id: str) -> str:
+    """Return the topic a Kafka edge of a graph in ``cluster_id`` sends to."""
+    if edge.kafka_topic:
+        return edge.kafka_topic
+    if edge.is_cross_cluster:
+        return bridge_topic(edge.to_cluster_id, edge.to_node_id)
+    return node_topic(cluster_id, edge.to_node_id)

@@ -1,0 +1,156 @@
+"""Versions of graphs, the same in PostgreSQL and in a folder."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pydantic import SecretStr
+
+from pipestream.errors import CatalogueUnavailable
+from pipestream.graph.hashing import graph_hash
+from pipestream.graph.load import check_graph_text
+from pipestream.graph.versions import GraphVersions
+from pipestream.graph.versions_folder import FolderGraphVersions
+from pipestream.graph.versions_model import VersionMissing
+
+pytestmark = pytest.mark.stack
+
+FIRST = check_graph_text(b"graph: sample\ncluster: main\nnodes: [{id: a, type: connector}]\n", "g.yaml").require()
+SECOND = replace(FIRST, description="changed")
+THIRD = replace(FIRST, description="changed again")
+
+
+@pytest.fixture(params=["postgresql", "folder"])
+def open_store(request, settings, tmp_path):
+    """Opens the same store again and again, as several processes would."""
+    opened = []
+
+    def open_one():
+        if request.param == "folder":
+            return FolderGraphVersions(tmp_path / "versions")
+        opened.append(GraphVersions(settings))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def versions(open_store):
+    return open_store()
+
+
+def test_a_graph_that_was_never_applied_has_no_versions(versions):
+    assert versions.graph_ids() == []
+    assert versions.history("sample") == []
+    assert versions.active("sample") is None
+    assert versions.leftovers("sample") == []
+
+
+def test_the_last_saved_version_is_active_and_every_version_is_kept(versions, open_store):
+    versions.save(FIRST, applied_by="ann")
+    second = versions.save(SECOND, applied_by="bob")
+
+    other = open_store()
+    assert other.graph_ids() == ["sample"]
+    assert other.active("sample") == SECOND
+    assert [(v.version, v.applied_by, v.active) for v in other.history("sample")] == [
+        (2, "bob", True),
+        (1, "ann", False),
+    ]
+    assert other.get("sample", 1) == FIRST
+    assert second.hash == graph_hash(SECOND)
+    assert datetime.now(UTC) - second.applied_at < timedelta(minutes=1)
+
+
+def test_saving_the_same_graph_makes_no_version(versions):
+    first = versions.save(FIRST, applied_by="ann")
+
+    assert versions.save(FIRST, applied_by="bob") == first
+    assert len(versions.history("sample")) == 1
+
+
+def test_saving_the_content_of_an_older_version_activates_that(versions):
+    versions.save(FIRST, applied_by="ann")
+    versions.save(SECOND, applied_by="ann")
+    again = versions.save(FIRST, applied_by="bob")
+
+    assert (again.version, again.applied_by, again.activated_by) == (1, "ann", "bob")
+    assert versions.active("sample") == FIRST
+
+
+def test_rollback_moves_the_active_version_and_says_who_did(versions):
+    versions.save(FIRST, applied_by="ann")
+    versions.save(SECOND, applied_by="ann")
+    back = versions.rollback("sample", 1, applied_by="bob")
+
+    assert versions.active("sample") == FIRST
+    assert (back.version, back.active, back.activated_by) == (1, True, "bob")
+    assert [v.active for v in versions.history("sample")] == [False, True]
+
+
+def test_a_version_is_found_by_its_hash_or_the_start_of_it(versions):
+    versions.save(FIRST, applied_by="ann")
+    versions.save(SECOND, applied_by="ann")
+
+    assert versions.get("sample", graph_hash(SECOND)) == SECOND
+    assert versions.get("sample", graph_hash(FIRST)[:12]) == FIRST
+
+
+@pytest.mark.parametrize("version", [3, 0, "", "zzzz", "' OR true --"])
+def test_a_missing_version_is_named(versions, version):
+    versions.save(FIRST, applied_by="ann")
+    versions.save(SECOND, applied_by="ann")
+
+    with pytest.raises(VersionMissing, match="graph sample has no version"):
+        versions.get("sample", version)
+
+
+def test_rolling_back_to_a_missing_version_changes_nothing(versions):
+    versions.save(FIRST, applied_by="ann")
+
+    with pytest.raises(VersionMissing, match="has no version 9"):
+        versions.rollback("sample", 9, applied_by="bob")
+    assert versions.active("sample") == FIRST
+
+
+def test_leftover_topics_are_remembered(versions, open_store):
+    versions.note_leftovers("sample", ["b", "a"])
+    versions.note_leftovers("other", ["c"])
+
+    assert open_store().leftovers("sample") == ["a", "b"]
+    versions.note_leftovers("sample", [])
+    assert open_store().leftovers("sample") == []
+
+
+def test_many_writers_at_once_make_versions_without_gaps(open_store):
+    graphs = [replace(FIRST, description=f"number {number}") for number in range(12)]
+    stores = [open_store() for _ in graphs]
+    with ThreadPoolExecutor(len(graphs)) as pool:
+        saved = list(pool.map(lambda pair: pair[0].save(pair[1], applied_by="ann"), zip(stores, graphs, strict=True)))
+
+    assert sorted(each.version for each in saved) == list(range(1, 13))
+    history = open_store().history("sample")
+    assert [each.version for each in history] == list(range(12, 0, -1))
+    assert sum(each.active for each in history) == 1
+
+
+def test_graphs_do_not_share_versions(versions):
+    versions.save(FIRST, applied_by="ann")
+    other = versions.save(replace(THIRD, graph_id="other"), applied_by="ann")
+
+    assert other.version == 1
+    assert versions.graph_ids() == ["other", "sample"]
+
+
+def test_a_database_that_does_not_answer_is_transient(settings):
+    dsn = SecretStr("postgresql://someone:secret@127.0.0.1:1/nothing")
+    versions = GraphVersions(settings.model_copy(update={"postgres_dsn": dsn}))
+
+    with pytest.raises(CatalogueUnavailable) as caught:
+        versions.active("sample")
+    assert "secret" not in str(caught.value)

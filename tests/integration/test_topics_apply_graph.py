@@ -1,0 +1,198 @@
+"""Applying graphs: topics, registration and versions together, on real servers."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from confluent_kafka import Producer
+
+from pipestream.errors import GraphInvalid
+from pipestream.graph.load import check_graph_text
+from pipestream.graph.versions import GraphVersions
+from pipestream.leases import open_lease_store
+from pipestream.topics.admin import TopicAdmin
+from pipestream.topics.apply import apply_graph, preview_graph
+
+pytestmark = pytest.mark.stack
+
+
+class Bench:
+    """One installation: a graph is applied to it by its text."""
+
+    def __init__(self, settings, unique):
+        self.settings = settings
+        self.unique = unique
+        self.admin = TopicAdmin(settings)
+        self.leases = open_lease_store(settings)
+        self.versions = GraphVersions(settings)
+
+    def graph(self, text, graph_id="sample"):
+        head = f"graph: {graph_id}\ncluster: {self.unique}\n"
+        return check_graph_text((head + textwrap.dedent(text)).encode(), "graph.yaml").require()
+
+    def apply(self, text, graph_id="sample", **options):
+        return apply_graph(
+            self.graph(text, graph_id), self.settings, self.leases, self.versions, applied_by="ann", **options
+        )
+
+    def topics(self):
+        return {name for name in self.admin.existing() if f".{self.unique}" in name or f"{self.unique}-files" in name}
+
+    def produce(self, topic):
+        producer = Producer({"bootstrap.servers": self.settings.kafka_bootstrap})
+        producer.produce(topic, b"x")
+        assert producer.flush(30) == 0
+
+
+@pytest.fixture
+def bench(settings, unique):
+    bench = Bench(settings, unique)
+    yield bench
+    bench.versions.close()
+    bench.leases.close()
+
+
+def two_nodes(unique, **extra):
+    more = "".join(f"    {key}: {value}\n" for key, value in extra.items())
+    return (
+        f"datasources:\n  - {{id: {unique}-files, account: demo, entry: a}}\n"
+        f"nodes:\n  - {{id: a, module: 'python:json:loads'}}\n  - id: b\n    module: python:json:loads\n{more}"
+        "edges:\n  - {from: a, to: b}\n"
+    )
+
+
+def one_node(unique):
+    return (
+        f"datasources:\n  - {{id: {unique}-files, account: demo, entry: a}}\n"
+        "nodes:\n  - {id: a, module: 'python:json:loads'}\n"
+    )
+
+
+def test_applying_makes_and_registers_the_topics_and_keeps_a_version(bench, unique):
+    applied = bench.apply(two_nodes(unique))
+
+    assert set(applied.created) == bench.topics() == {
+        f"intake.{unique}-files",
+        f"dlq.intake.{unique}-files",
+        f"pipestream.{unique}.b",
+        f"pipestream.{unique}.happy-end",
+        f"dlq.{unique}.a",
+        f"dlq.{unique}.b",
+    }  # fmt: skip
+    assert bench.leases.topics() == [f"intake.{unique}-files", f"pipestream.{unique}.b"]
+    assert (applied.version.version, applied.version.applied_by) == (1, "ann")
+
+
+def test_applying_again_changes_nothing(bench, unique):
+    first = bench.apply(two_nodes(unique))
+    again = bench.apply(two_nodes(unique))
+
+    assert (again.created, again.retired) == ((), ())
+    assert set(again.kept) == set(first.created)
+    assert again.version == first.version
+
+
+def test_a_preview_shows_the_difference_and_changes_nothing(bench, unique):
+    bench.apply(two_nodes(unique))
+    before = bench.topics()
+    changes = preview_graph(bench.graph(one_node(unique)), bench.settings, bench.versions)
+
+    assert changes.retire == (f"dlq.{unique}.b", f"pipestream.{unique}.b")
+    assert changes.create == ()
+    assert bench.topics() == before
+    assert len(bench.versions.history("sample")) == 1
+
+
+def test_an_invalid_graph_changes_nothing(bench, unique):
+    graph = bench.graph(two_nodes(unique).replace("json:loads", "no_such_package:run"))
+
+    with pytest.raises(GraphInvalid, match="cannot import no_such_package"):
+        apply_graph(graph, bench.settings, bench.leases, bench.versions, applied_by="ann")
+    assert bench.topics() == set()
+    assert bench.leases.topics() == []
+    assert bench.versions.graph_ids() == []
+
+
+def test_a_graph_in_design_is_not_applied(bench, unique):
+    with pytest.raises(GraphInvalid, match="a graph in design is not applied"):
+        bench.apply("mode: design\n" + two_nodes(unique))
+    assert bench.topics() == set()
+
+
+def test_a_graph_that_takes_the_node_of_another_is_refused(bench, unique):
+    bench.apply(two_nodes(unique))
+
+    with pytest.raises(GraphInvalid, match=r"node a of cluster .* is already defined in graph sample"):
+        bench.apply(one_node(unique), graph_id="second")
+
+
+def test_an_empty_topic_that_is_no_longer_needed_goes(bench, unique):
+    bench.apply(two_nodes(unique))
+    applied = bench.apply(one_node(unique))
+
+    assert applied.retired == (f"dlq.{unique}.b", f"pipestream.{unique}.b")
+    assert not bench.topics() & set(applied.retired)
+    assert bench.leases.topics() == [f"intake.{unique}-files"]
+    assert applied.version.version == 2
+
+
+def test_a_topic_with_unread_records_stays_until_it_is_drained(bench, unique):
+    bench.apply(two_nodes(unique))
+    bench.produce(f"pipestream.{unique}.b")
+
+    applied = bench.apply(one_node(unique), is_drained=lambda _: False)
+    assert applied.unread == (f"pipestream.{unique}.b",)
+    assert f"pipestream.{unique}.b" in bench.topics()
+    assert f"pipestream.{unique}.b" in bench.leases.topics()
+
+    later = bench.apply(one_node(unique), is_drained=lambda _: True)
+    assert later.retired == (f"pipestream.{unique}.b",)
+    assert f"pipestream.{unique}.b" not in bench.topics()
+    assert bench.versions.leftovers("sample") == []
+
+
+def test_force_retires_what_is_unread(bench, unique):
+    bench.apply(two_nodes(unique))
+    bench.produce(f"dlq.{unique}.b")
+
+    assert f"dlq.{unique}.b" in bench.apply(one_node(unique), force=True).retired
+    assert f"dlq.{unique}.b" not in bench.topics()
+
+
+def test_what_another_graph_needs_stays(bench, unique):
+    bench.apply(two_nodes(unique))
+    bench.apply(one_node(unique).replace("id: a", "id: c").replace("entry: a", "entry: c"), graph_id="second")
+    applied = bench.apply("nodes:\n  - {id: a, type: connector}\n")
+
+    assert f"intake.{unique}-files" not in applied.retired
+    assert f"intake.{unique}-files" in bench.topics()
+
+
+def test_partitions_grow_and_never_shrink(bench, unique):
+    bench.apply(two_nodes(unique, partitions=2))
+    grown = bench.apply(two_nodes(unique, partitions=4, retention_hours=2))
+    shrunk = bench.apply(two_nodes(unique, partitions=1))
+
+    assert grown.grown == (f"pipestream.{unique}.b",)
+    assert bench.admin.partitions(f"pipestream.{unique}.b") == 4
+    assert bench.admin.retention_ms([f"pipestream.{unique}.b"]) == {f"pipestream.{unique}.b": 7_200_000}
+    assert "has 4 partitions and the graph asks for 1" in shrunk.warnings[0]
+
+
+def test_both_sides_of_a_bridge_know_its_topic(bench, unique):
+    sender = bench.apply(
+        f"nodes:\n  - {{id: a, type: connector}}\nedges:\n  - {{from: a, to: door, cluster: {unique}-far}}\n"
+    )
+    far = check_graph_text(
+        f"graph: far\ncluster: {unique}-far\nnodes:\n"
+        "  - {id: door, module: 'python:json:loads', visibility: public, partitions: 5}\n".encode(),
+        "far.yaml",
+    ).require()
+    receiver = apply_graph(far, bench.settings, bench.leases, bench.versions, applied_by="bob")
+
+    bridge = f"bridge.{unique}-far.door"
+    assert bridge in sender.created
+    assert receiver.grown == (bridge,)
+    assert bridge in bench.leases.topics()
+    assert bridge not in bench.apply("nodes:\n  - {id: a, type: connector}\n", force=True).retired

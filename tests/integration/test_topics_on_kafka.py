@@ -1,0 +1,113 @@
+"""Topics on a real broker."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import Producer
+
+from pipestream.errors import BrokerUnavailable, TerminalError, TopicMissing
+from pipestream.topics.admin import TopicAdmin, Watermarks
+from pipestream.topics.required import Purpose, TopicSpec
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture
+def admin(settings):
+    return TopicAdmin(settings)
+
+
+def spec(name, partitions=2, retention_ms=None):
+    return TopicSpec(name, partitions, retention_ms, Purpose.NODE)
+
+
+def test_a_created_topic_is_there_as_asked_for(admin, unique):
+    created = admin.create([spec(f"{unique}.a", 3, 3_600_000), spec(f"{unique}.b", 1)])
+
+    assert created == [f"{unique}.a", f"{unique}.b"]
+    assert admin.existing()[f"{unique}.a"] == admin.partitions(f"{unique}.a") == 3
+    assert admin.retention_ms([f"{unique}.a"]) == {f"{unique}.a": 3_600_000}
+
+
+def test_creating_again_changes_nothing(admin, unique):
+    admin.create([spec(unique, 3)])
+
+    assert admin.create([spec(unique, 5)]) == []
+    assert admin.partitions(unique) == 3
+
+
+def test_a_topic_made_again_has_another_id(admin, unique):
+    admin.create([spec(unique)])
+    first = admin.topic_ids([unique])
+    admin.delete([unique])
+    admin.create([spec(unique)])
+
+    assert first.keys() == {unique}
+    assert admin.topic_ids([unique]) != first
+
+
+def test_partitions_grow_and_retention_changes(admin, unique):
+    admin.create([spec(unique, 1)])
+    admin.grow({unique: 4})
+    admin.set_retention_ms({unique: 60_000})
+
+    assert admin.partitions(unique) == 4
+    assert admin.retention_ms([unique]) == {unique: 60_000}
+
+
+def test_watermarks_say_what_a_topic_holds(admin, settings, unique):
+    admin.create([spec(unique, 2)])
+    producer = Producer({"bootstrap.servers": settings.kafka_bootstrap})
+    for _ in range(3):
+        producer.produce(unique, b"x", partition=1)
+    assert producer.flush(30) == 0
+
+    assert admin.watermarks(unique) == {0: Watermarks(0, 0), 1: Watermarks(0, 3)}
+    assert admin.committed(f"{unique}-nobody", unique) == {}
+
+
+def test_deleting_what_is_not_there_is_no_error(admin, unique):
+    admin.create([spec(unique)])
+    admin.delete([unique, f"{unique}-never-was"])
+
+    assert unique not in admin.existing()
+
+
+@pytest.mark.parametrize("ask", ["partitions", "watermarks"])
+def test_asking_about_a_missing_topic_names_it(admin, unique, ask):
+    with pytest.raises(TopicMissing, match=f"topic {unique} does not exist"):
+        getattr(admin, ask)(unique)
+    with pytest.raises(TopicMissing):
+        admin.topic_ids([unique])
+
+
+def test_a_refused_topic_says_why(admin, settings, unique):
+    greedy = TopicAdmin(settings.model_copy(update={"kafka_replication": 9}))
+
+    with pytest.raises(TerminalError, match=f"refuses.*{unique}.*(?i:replication)"):
+        greedy.create([spec(unique)])
+    assert unique not in admin.existing()
+
+
+def test_a_broker_that_does_not_answer_is_transient_and_named(settings):
+    silent = TopicAdmin(settings.model_copy(update={"kafka_bootstrap": "127.0.0.1:1", "kafka_timeout_s": 1.0}))
+
+    with pytest.raises(BrokerUnavailable, match=r"Kafka at 127\.0\.0\.1:1"):
+        silent.existing()
+
+
+def test_a_thousand_topics_are_created_within_half_a_minute(admin, unique):
+    specs = [spec(f"{unique}.n{number}", 1) for number in range(1_000)]
+    try:
+        started = time.monotonic()
+        created = admin.create(specs)
+        seconds = time.monotonic() - started
+        print(f"1,000 topics created in {seconds:.1f} s")
+
+        assert len(created) == 1_000
+        assert len(admin.topic_ids(created)) == 1_000
+        assert seconds < 30
+    finally:
+        admin.delete([each.name for each in specs])

@@ -1,0 +1,345 @@
+"""What holds for every valid graph, tried on random ones."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipestream.graph.diff import diff_graphs
+from pipestream.graph.flow import topic_targets
+from pipestream.graph.hashing import graph_hash
+from pipestream.graph.load import check_graph, check_graph_text
+from pipestream.graph.model import (
+    HAPPY_END,
+    Connector,
+    Datasource,
+    DeadLetterPolicy,
+    Edge,
+    FieldMapping,
+    Graph,
+    GraphMode,
+    MappingType,
+    Node,
+    NodeType,
+    Transport,
+    Visibility,
+)
+from pipestream.graph.order import drain_order
+from pipestream.graph.proto import from_binary, from_json, from_kept, from_proto, to_binary, to_json, to_proto
+from pipestream.graph.schema import json_schema
+from pipestream.graph.show import to_mermaid, to_svg
+from pipestream.graph.write import to_yaml
+from pipestream.settings import Settings
+from pipestream.topics.names import TopicKind, edge_topic, node_topic
+from pipestream.topics.required import required_topics
+
+CLUSTER = "main"
+quick = settings(max_examples=40, deadline=None)
+STARTS = ["", "earliest", "latest", "PT6H", "2026-01-31T08:00:00Z", "committed:a-group"]
+CONDITIONS = ["", 'doc.search_metadata.document_type == "html"', "has(doc.search_metadata.title)", "true"]
+
+words = st.text(st.characters(codec="utf-8"), max_size=12)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def graphs():
+    """Graphs that obey every rule. Hypothesis chooses the words and values, a seed the structure: much faster."""
+    return st.builds(
+        GraphMaker.make,
+        st.builds(
+            GraphMaker,
+            st.integers(0, 2**32).map(Random),
+            st.lists(words.filter(bool), min_size=1, max_size=5),
+            st.lists(st.dictionaries(words, json_values, max_size=3), min_size=1, max_size=3),
+        ),
+    )
+
+
+class GraphMaker:
+    """Makes a random graph out of given words and configurations."""
+
+    def __init__(self, random, some_words, some_configs):
+        self.random = random
+        self.words = some_words
+        self.configs = some_configs
+        self.pick = random.choice
+
+    def make(self):
+        node_ids = self.random.sample(["a", "b2", "c_c", "d-d-d", "eeeee", "0"], self.random.randint(1, 6))
+        nodes = [self.make_node(node_id) for node_id in node_ids]
+        if all(node.is_end for node in nodes):
+            nodes.append(Node("start", CLUSTER, node_type=NodeType.CONNECTOR))
+        nodes.append(Node(HAPPY_END, CLUSTER, node_type=NodeType.SINK))
+        sources = [node.node_id for node in nodes if not node.is_end]
+        sinks = [node.node_id for node in nodes if node.is_end and node.node_id != HAPPY_END]
+        everywhere = [node.node_id for node in nodes]
+        return Graph(
+            graph_id=self.pick(["g", "another-graph"]),
+            cluster_id=CLUSTER,
+            nodes=tuple(nodes),
+            edges=tuple(self.make_edge(number, sources, everywhere) for number in range(self.random.randint(0, 9))),
+            datasources=tuple(
+                self.make_datasource(f"s{number}", sources) for number in range(self.random.randint(0, 2))
+            ),
+            name=self.word(),
+            description=self.word(),
+            schedule=self.pick(["", "@hourly", "*/5 * * * *"]),
+            error_end=self.pick(["", *sinks]),
+            max_hops=self.random.randint(1, 2**31 - 1),
+            mode=self.pick([*GraphMode]),
+        )
+
+    def make_node(self, node_id):
+        kind = self.pick([NodeType.PROCESSOR, NodeType.PROCESSOR, NodeType.CONNECTOR, NodeType.SINK])
+        modules = ["python:json:loads", "grpc:127.0.0.1:5000", "unix:/run/module.sock"]
+        return Node(
+            node_id=node_id,
+            cluster_id=CLUSTER,
+            name=self.word(),
+            node_type=kind,
+            module=self.pick(modules if kind is NodeType.PROCESSOR else ["", *modules]),
+            engine=self.pick(["", "engine:49000"]),
+            config=self.config(),
+            filters=tuple(self.random.sample(CONDITIONS[1:], self.random.randint(0, 2))),
+            pre_mappings=tuple(self.make_mapping(f"m{number}") for number in range(self.random.randint(0, 2))),
+            post_mappings=tuple(self.make_mapping(f"m{number}") for number in range(self.random.randint(0, 2))),
+            dead_letters=self.make_policy(),
+            timeout_s=self.maybe(self.random.uniform(0.001, 86_400)),
+            partitions=self.maybe(self.random.randint(1, 10_000)),
+            retention_hours=self.maybe(self.random.uniform(0.001, 1_000_000)),
+            slots=self.random.randint(1, 1_000),
+            save_on_error=self.pick([True, False]),
+            ordering=self.pick(["", "timestamp"]),
+            start_at=self.pick(STARTS),
+            visibility=self.pick([*Visibility]),
+        )
+
+    def make_policy(self):
+        return DeadLetterPolicy(
+            enabled=self.pick([True, False]),
+            max_attempts=self.maybe(self.random.randint(1, 1_000)),
+            initial_backoff_ms=self.maybe(self.random.randint(0, 500)),
+            max_backoff_ms=self.maybe(self.random.randint(500, 86_400_000)),
+            backoff_multiplier=self.random.uniform(1, 1_000),
+            include_payload=self.pick([True, False]),
+        )
+
+    def make_mapping(self, mapping_id):
+        kind = self.pick([*MappingType])
+        one, several = ("search_metadata.title",), ("search_metadata.title", "search_metadata.author")
+        same = self.pick([one, several])
+        sources, targets, fields = {
+            MappingType.DIRECT: (same, same, {}),
+            MappingType.TRANSFORM: (same, same, self.pick(self.rules())),
+            MappingType.AGGREGATE: (several, one, {"aggregation": "sum", "delimiter": self.word()}),
+            MappingType.SPLIT: (one, several, {"delimiter": self.pick(self.words)}),
+            MappingType.CEL: (self.pick([(), one]), one, {"expression": "doc.search_metadata.title"}),
+        }[kind]
+        return FieldMapping(mapping_id, kind, sources, targets, **fields)
+
+    def rules(self):
+        replace_params = {"old": self.pick(self.words), "new": self.word()}
+        return [
+            {"rule": "trim"},
+            {"rule": "replace", "params": replace_params},
+            {"rule": "truncate", "params": {"length": 3}},
+        ]
+
+    def make_edge(self, number, sources, targets):
+        """Every edge has a limit, so that any cycle is allowed."""
+        other = self.pick(["", "", "", "other"])
+        source, target = self.pick(sources), self.pick(targets)
+        # one transport between two nodes, so it follows from the pair
+        fused = not other and (len(source) + len(target)) % 2
+        return Edge(
+            edge_id=self.pick([f"e{number}", f"{source}--{target}-{number}"]),
+            from_node_id=source,
+            to_node_id=target,
+            to_cluster_id=other,
+            is_cross_cluster=bool(other),
+            condition=self.pick(CONDITIONS),
+            priority=self.random.randint(-(2**31) + 1, 2**31 - 1),
+            transport=Transport.GRPC if fused else Transport.KAFKA,
+            kafka_topic="" if fused or other else self.pick(["", f"to-{target}", f"also-to-{target}"]),
+            max_hops=self.random.randint(1, 2**31 - 1),
+        )
+
+    def make_datasource(self, datasource_id, entries):
+        options = {key: value for key, value in self.config().items() if key != "kind"}
+        connector = self.maybe(Connector(self.pick(self.words), options))
+        return Datasource(
+            datasource_id=datasource_id,
+            account_id=self.pick(["demo", "a@b:c=d+e.f_g-h", "0"]),
+            entry_node_id=self.pick(entries),
+            name=self.word(),
+            paused=self.pick([True, False]),
+            partitions=self.maybe(self.random.randint(1, 10_000)),
+            retention_hours=self.maybe(self.random.uniform(0.001, 1_000_000)),
+            slots=self.random.randint(1, 1_000),
+            schedule=self.pick(["", "@daily", "0 6 * * 1-5"]) if connector else "",
+            connector=connector,
+            start_at=self.pick(STARTS),
+        )
+
+    def word(self):
+        return self.pick(["", *self.words])
+
+    def config(self):
+        return self.pick([{}, *self.configs])
+
+    def maybe(self, value):
+        return self.pick([None, value])
+
+
+@quick
+@given(graphs())
+def test_the_graphs_made_here_are_valid(graph):
+    assert check_graph(graph).problems == ()
+
+
+@quick
+@given(graphs())
+def test_import_undoes_export(graph):
+    assert from_proto(to_proto(graph)) == graph
+    assert from_binary(to_binary(graph)) == graph
+    assert from_kept(to_binary(graph), source="kept") == graph
+    assert from_json(to_json(graph)) == graph
+
+
+@quick
+@given(graphs())
+def test_reading_undoes_writing(graph):
+    assert check_graph_text(to_yaml(graph).encode(), "graph.yaml").require() == graph
+
+
+@quick
+@given(graphs())
+def test_the_hash_is_that_of_the_content(graph):
+    again = check_graph_text(to_yaml(graph).encode(), "graph.yaml").require()
+
+    assert graph_hash(again) == graph_hash(graph)
+    assert graph_hash(replace(graph, max_hops=graph.max_hops % 1_000 + 1_001)) != graph_hash(graph)
+
+
+@quick
+@given(graphs())
+def test_the_published_schema_accepts_what_the_reader_accepts(graph):
+    jsonschema.Draft202012Validator(json_schema()).validate(yaml.safe_load(to_yaml(graph)))
+
+
+@quick
+@given(graphs(), graphs())
+def test_a_difference_is_empty_exactly_if_the_graphs_are_equal_but_for_order(old, new):
+    def unordered(graph):
+        return to_yaml(replace(graph, nodes=sorted_by(graph.nodes, "node_id"), edges=sorted_by(graph.edges, "edge_id")))
+
+    assert diff_graphs(old, old) == []
+    assert (diff_graphs(old, new) == []) == (unordered(old) == unordered(new))
+
+
+def sorted_by(parts, name):
+    return tuple(sorted(parts, key=lambda part: getattr(part, name)))
+
+
+@quick
+@given(graphs())
+def test_pictures_are_well_formed(graph):
+    ElementTree.fromstring(to_svg(graph))
+    assert to_mermaid(graph).startswith("flowchart LR\n")
+
+
+@quick
+@given(graphs())
+def test_every_topic_that_a_drain_reads_or_writes_is_required(graph):
+    required = {spec.name for spec in required_topics(graph, Settings())}
+
+    assert required >= {step.topic for step in drain_order(graph, 2)}
+    assert required >= {edge_topic(edge, CLUSTER) for edge in graph.edges if edge.transport is Transport.KAFKA}
+
+
+def written_by(graph, node_id):
+    """Follow a document from a node through fused edges, and return the topics of this cluster it can go to."""
+    topics, seen, waiting = set(), {node_id}, deque([node_id])
+    while waiting:
+        node = graph.node_by_id[waiting.popleft()]
+        if not node.is_end:
+            topics |= {node_topic(CLUSTER, end) for end in (graph.happy_end, graph.error_end) if end}
+        for edge in graph.edges:
+            if edge.from_node_id == node.node_id and not edge.is_cross_cluster:
+                if edge.transport is Transport.KAFKA:
+                    topics.add(edge_topic(edge, CLUSTER))
+                elif edge.to_node_id not in seen:
+                    seen.add(edge.to_node_id)
+                    waiting.append(edge.to_node_id)
+    return topics
+
+
+@quick
+@given(graphs(), st.integers(1, 3))
+def test_a_topic_is_drained_after_all_that_feed_it(graph, passes):
+    steps = drain_order(graph, passes)
+    targets = topic_targets(graph)
+    feeds = {topic: written_by(graph, node_id) & targets.keys() for topic, node_id in targets.items()}
+    reach = {topic: closure(topic, feeds) for topic in targets}
+    before = []
+    for index, step in enumerate(steps):
+        assert all(earlier < index for earlier in step.after)
+        before.append(set(step.after).union(*(before[earlier] for earlier in step.after)))
+
+    assert {step.topic for step in steps} == targets.keys()
+    for topic in targets:
+        mine = [index for index, step in enumerate(steps) if step.topic == topic]
+        assert [steps[index].pass_number for index in mine] == list(
+            range(1, (passes if topic in reach[topic] else 1) + 1)
+        )
+        for target in feeds[topic]:
+            last_of_target = max(index for index, step in enumerate(steps) if step.topic == target)
+            if topic not in reach[target]:
+                assert mine[-1] in before[last_of_target]
+                first_of_target = min(index for index, step in enumerate(steps) if step.topic == target)
+                assert mine[-1] in before[first_of_target]
+        assert all(earlier in before[later] for earlier, later in pairwise(mine))
+
+
+def closure(topic, feeds):
+    """Return the topics that a document of this one can come to, itself only if it goes round."""
+    reached, waiting = set(), [topic]
+    while waiting:
+        for target in feeds[waiting.pop()]:
+            if target not in reached:
+                reached.add(target)
+                waiting.append(target)
+    return reached
+
+
+@quick
+@given(graphs())
+def test_intake_comes_first_and_the_order_is_always_the_same(graph):
+    steps = drain_order(graph, 2)
+    kinds = [step.kind for step in steps]
+
+    assert kinds[: len(graph.datasources)] == [TopicKind.INTAKE] * len(graph.datasources)
+    assert TopicKind.INTAKE not in kinds[len(graph.datasources) :]
+    assert steps == drain_order(from_binary(to_binary(graph)), 2)
+
+
+@pytest.mark.slow
+@settings(max_examples=3_000, deadline=None)
+@given(graphs())
+def test_many_graphs_survive_every_way_out_and_back(graph):
+    assert from_binary(to_binary(graph)) == graph
+    assert from_json(to_json(graph)) == graph
+    assert check_graph_text(to_yaml(graph).encode(), "graph.yaml").require() == graph

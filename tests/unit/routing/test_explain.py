@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import pytest
+
+from pipestream.graph.model import Datasource, Edge, FieldMapping, Graph, MappingType, Node, NodeType, Transport
+from pipestream.routing.explain import MAX_STEPS, explain
+from pipestream.wire import PipeDoc, PipeStream
+
+NODES = (
+    Node("parser", "main", module="python:never.run:this"),
+    Node("chunker", "main", filters=('doc.search_metadata.document_type == "PDF"',)),
+    Node("happy-end", "main", node_type=NodeType.SINK),
+)
+EDGES = (
+    Edge("to-chunker", "parser", "chunker", condition='doc.search_metadata.document_type == "PDF"', priority=1),
+    Edge("to-end", "parser", "happy-end", condition='doc.search_metadata.document_type != "PDF"', priority=2),
+    Edge(
+        "abroad", "parser", "archive", to_cluster_id="eu", is_cross_cluster=True, transport=Transport.GRPC, priority=3
+    ),
+    Edge("chunks", "chunker", "happy-end", transport=Transport.GRPC),
+)
+SOURCE = (Datasource("ds", "acme", "parser"),)
+
+
+def graph_of(nodes=NODES, edges=EDGES, **rest) -> Graph:
+    return Graph("g", "main", nodes=nodes, edges=edges, **{"datasources": SOURCE, **rest})
+
+
+def document(document_type: str = "PDF") -> PipeDoc:
+    made = PipeDoc(doc_id="doc-1")
+    made.search_metadata.document_type = document_type
+    return made
+
+
+def test_every_edge_is_told_with_its_outcome_transport_and_topic():
+    first = explain(graph_of(), document()).steps[0]
+
+    assert [(edge.edge_id, edge.matches, edge.transport, edge.topic) for edge in first.edges] == [
+        ("to-chunker", True, "kafka", "pipestream.main.chunker"),
+        ("to-end", False, "kafka", "pipestream.main.happy-end"),
+        ("abroad", True, "kafka", "bridge.eu.archive"),
+    ]
+
+
+def test_matching_edges_are_followed_from_the_datasources_entry():
+    found = explain(graph_of(), document())
+
+    assert [(step.number, step.came_from, step.node_id, step.hop) for step in found.steps] == [
+        (1, 0, "parser", 1),
+        (2, 1, "chunker", 2),
+        (3, 2, "happy-end", 3),
+    ]
+    assert found.steps[2].note == "the end of the route"
+
+
+def test_filters_are_told_and_a_document_that_fails_one_is_still_routed():
+    found = explain(graph_of(), document("HTML"), start_node_id="chunker")
+
+    assert [step.node_id for step in found.steps] == ["chunker", "happy-end"]
+    assert found.steps[0].filters[0].holds is False
+    assert "the module is skipped" in found.steps[0].note
+
+
+def test_the_stream_says_where_to_start():
+    found = explain(graph_of(), document(), PipeStream(current_node_id="chunker", hop_count=4))
+
+    assert (found.steps[0].node_id, found.steps[0].hop) == ("chunker", 5)
+
+
+def test_a_condition_that_fails_is_told_and_ends_the_route():
+    edges = (
+        Edge("a", "parser", "happy-end", condition="doc.search_metadata.custom_fields.x == 1"),
+        Edge("b", "parser", "happy-end"),
+    )
+    found = explain(graph_of(edges=edges), document())
+
+    (step,) = found.steps
+    assert step.edges[0].matches is None
+    assert "ey not found" in step.edges[0].error
+    assert step.note == "the condition of a failed: the document becomes a dead letter"
+
+
+def test_a_failure_goes_to_the_error_end_where_the_graph_names_one():
+    nodes = (Node("parser", "main", filters=("1 / 0 == 1",)), *NODES[1:])
+
+    (step,) = explain(graph_of(nodes=nodes, error_end="broken"), document()).steps
+
+    assert step.note == "a filter failed: the document goes to broken"
+
+
+def test_no_matching_edge_ends_the_route_happily():
+    edges = (Edge("a", "parser", "chunker", condition="false"),)
+
+    (step,) = explain(graph_of(edges=edges), document()).steps
+
+    assert step.note == "no edge matches: the route ends at happy-end"
+
+
+def test_mappings_are_applied_though_modules_are_not():
+    retype = FieldMapping("m", MappingType.CEL, (), ("search_metadata.document_type",), expression='"TEXT"')
+    nodes = (Node("parser", "main", post_mappings=(retype,)), *NODES[1:])
+
+    first = explain(graph_of(nodes=nodes), document()).steps[0]
+
+    assert [edge.matches for edge in first.edges] == [False, True, True]
+
+
+def test_a_mapping_that_fails_is_told():
+    broken = FieldMapping("m", MappingType.CEL, (), ("doc_id",), expression="string(1 / 0)")
+
+    (step,) = explain(graph_of(nodes=(Node("parser", "main", pre_mappings=(broken,)), *NODES[1:])), document()).steps
+
+    assert step.note.startswith("mapping m: ")
+
+
+LOOP = (Node("parser", "main"), Node("happy-end", "main", node_type=NodeType.SINK))
+
+
+@pytest.mark.parametrize(
+    ("edge_hops", "graph_hops", "visits", "note"),
+    [
+        pytest.param(2, 100, 3, "edge again was taken 2 times, all it allows", id="of the edge"),
+        pytest.param(0, 5, 6, "after 5 hops, all the graph allows", id="of the graph"),
+    ],
+)
+def test_a_loop_is_followed_up_to_its_limit(edge_hops, graph_hops, visits, note):
+    edges = (Edge("again", "parser", "parser", max_hops=edge_hops),)
+    found = explain(graph_of(nodes=LOOP, edges=edges, max_hops=graph_hops), document())
+
+    assert len(found.steps) == visits
+    assert note in found.steps[-1].note
+
+
+def test_branches_that_multiply_are_cut_off():
+    edges = tuple(Edge(f"again-{number}", "parser", "parser", max_hops=50) for number in range(3))
+    found = explain(graph_of(nodes=LOOP, edges=edges), document())
+
+    assert len(found.steps) == MAX_STEPS
+    assert f"stopped after {MAX_STEPS} steps" in found.notes[-1]
+
+
+def test_a_graph_without_datasources_starts_where_no_edge_leads():
+    assert explain(graph_of(datasources=()), document()).steps[0].node_id == "parser"
+
+
+def test_a_node_the_graph_does_not_have_is_told():
+    (step,) = explain(graph_of(), document(), start_node_id="nowhere").steps
+
+    assert step.note == "the graph has no such node: the document becomes a dead letter"
+
+
+def test_the_explanation_reads_as_text():
+    assert explain(graph_of(), document()).render() == [
+        "document doc-1 in graph g",
+        "1. parser (hop 1)",
+        '   ✓ to-chunker → chunker (kafka pipestream.main.chunker) when doc.search_metadata.document_type == "PDF"',
+        '   ✗ to-end → happy-end (kafka pipestream.main.happy-end) when doc.search_metadata.document_type != "PDF"',
+        "   ✓ abroad → archive (kafka bridge.eu.archive) when always",
+        "2. chunker (hop 2, from step 1)",
+        '   filter doc.search_metadata.document_type == "PDF": holds',
+        "   ✓ chunks → happy-end (grpc) when always",
+        "3. happy-end (hop 3, from step 2)",
+        "   the end of the route",
+        "note: modules are not run: each is taken to pass the document on unchanged",
+    ]

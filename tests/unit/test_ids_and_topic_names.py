@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from pipestream.errors import IdInvalid
+from pipestream.ids import check_graph_id, check_key_part, derive_child_id, derive_stream_id
+from pipestream.topics import names
+
+
+@pytest.mark.parametrize("value", ["a", "parse-html", "node_1", "0", "x" * 80])
+def test_an_id_made_of_small_letters_digits_and_dashes_is_accepted(value):
+    assert check_graph_id(value, "node id") == value
+
+
+@pytest.mark.parametrize("value", ["", "-a", "A", "a.b", "a/b", "a b", "ä", "a\n", "x" * 81, "..", "a\x00"])
+def test_an_id_that_could_not_be_part_of_a_topic_is_refused_by_name(value):
+    with pytest.raises(IdInvalid, match="node id"):
+        check_graph_id(value, "node id")
+
+
+@pytest.mark.parametrize("value", ["..", ".", ".hidden", "", "a/b", "a\\b", "a\n", "x" * 201, "ä", "a\x00b"])
+def test_a_key_part_that_could_climb_or_confuse_is_refused(value):
+    with pytest.raises(IdInvalid, match="document id"):
+        check_key_part(value, "document id")
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        names.intake_topic("files"),
+        names.node_topic("main", "parse"),
+        names.bridge_topic("east", "parse"),
+        names.dead_letter_topic("main", "parse"),
+        names.intake_dead_letter_topic("files"),
+    ],
+)
+def test_a_topic_name_taken_apart_gives_the_same_name(topic):
+    assert str(names.parse_topic(topic)) == topic
+
+
+@pytest.mark.parametrize("topic", ["", "intake", "intake.a.b", "pipestream.a", "other.a.b", "intake.A", "dlq.a.b.c"])
+def test_a_name_outside_the_convention_is_refused(topic):
+    with pytest.raises(IdInvalid):
+        names.parse_topic(topic)
+
+
+def test_derived_ids_are_stable_and_differ_in_every_part():
+    base = ("g", "id-1", "intake.a", 0, 5)
+    others = [
+        ("g@b", "id-1", "intake.a", 0, 5),
+        ("g", "id-2", "intake.a", 0, 5),
+        ("g", "id-1", "intake.b", 0, 5),
+        ("g", "id-1", "intake.a", 1, 5),
+        ("g", "id-1", "intake.a", 0, 6),
+    ]
+
+    made = {derive_stream_id(*parts) for parts in [base, *others]}
+
+    assert len(made) == 6
+    assert derive_stream_id(*base) == derive_stream_id(*base)
+    assert derive_child_id("s", "n", "document/1") != derive_child_id("s", "n", "document/2")
