@@ -1,0 +1,2 @@
+-- Run once by the PostgreSQL image on an empty volume, after it has made the pipestream database.
+CREATE DATABASE airflow OWNER pipestream;

@@ -1,0 +1,200 @@
+"""Makes Airflow DAGs from graphs. The only place where DAGs and their tasks are built.
+
+The same graph gives the same DAG on every parse (sorted, no clock, no network), so Airflow sees no new
+version until the graph changes.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from airflow.sdk import DAG, TriggerRule, get_parsing_context
+from airflow.sdk.exceptions import AirflowException
+
+from pipestream.errors import GraphInvalid, Problem
+from pipestream.graph.model import GraphMode
+from pipestream.graph.order import DrainStep, drain_order
+from pipestream.settings import Settings, load_settings
+from pipestream.topics.names import TopicKind, node_topic
+from pipestream_airflow.drain_operator import DrainOperator
+from pipestream_airflow.drain_pool import POOL
+from pipestream_airflow.graph_doc import describe_graph
+from pipestream_airflow.graph_folder import read_folder
+from pipestream_airflow.ingest_operator import IngestOperator
+from pipestream_airflow.run_params import form
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pipestream.graph.model import Datasource, Graph
+
+START_DATE = datetime(2026, 1, 1, tzinfo=UTC)
+"""Fixed, because it is part of the DAG's version. Nothing is caught up on from it."""
+TASK_DEFAULTS = {
+    "retries": 2,
+    "retry_delay": timedelta(seconds=30),
+    "retry_exponential_backoff": 2.0,
+    "max_retry_delay": timedelta(minutes=10),
+}
+
+
+def build_dags(folder: Path) -> list[DAG]:
+    """Return a DAG for every sound graph of a folder; in a task, only the DAG that the task belongs to.
+
+    A graph in design mode has none yet. What is wrong with the others, :func:`refuse_broken_graphs` says.
+    """
+    return _build_folder(folder, only=get_parsing_context().dag_id)[0]
+
+
+def refuse_broken_graphs(folder: Path) -> None:
+    """Fail if any graph of a folder cannot become a DAG.
+
+    Airflow takes down all DAGs of a file that has an import error. So the file that calls this has none, and
+    the error stands under its name, with the graph's file and line.
+
+    :raises GraphInvalid: with every problem of every graph.
+    """
+    problems = _build_folder(folder)[1]
+    if problems:
+        raise GraphInvalid(problems)
+
+
+def _build_folder(folder: Path, only: str | None = None) -> tuple[list[DAG], list[Problem]]:
+    settings = load_settings()
+    found = read_folder(folder, settings.cel_engine)
+    dags = []
+    problems = list(found.problems)
+    for dag_id, (file, build) in _plan_dags(found.graphs, settings, problems).items():
+        if only not in (None, dag_id):
+            continue
+        try:
+            dag = build()
+            dag.validate()
+        except (ValueError, AirflowException) as error:
+            # What only Airflow knows to be wrong, such as a schedule that it cannot read.
+            problems.append(Problem(str(file), None, "graph", f"cannot become the DAG {dag_id}: {error}"))
+        else:
+            dags.append(dag)
+    return dags, problems
+
+
+def _plan_dags(
+    graphs: Sequence[tuple[Graph, Path]], settings: Settings, problems: list[Problem]
+) -> dict[str, tuple[Path, Callable[[], DAG]]]:
+    """Return how to build each DAG: first those of the graphs, then those of their datasources."""
+    usable = [(graph, file) for graph, file in graphs if graph.mode is not GraphMode.DESIGN]
+    planned: dict[str, tuple[Path, Callable[[], DAG]]] = {
+        dag_id_of(graph): (file, partial(build_dag, graph, file, settings)) for graph, file in usable
+    }
+    connected: dict[str, Datasource] = {}
+    for graph, file in usable:
+        for source in graph.datasources:
+            if source.connector is None:
+                continue
+            dag_id = ingest_dag_id_of(source)
+            # Two graphs may share a datasource; it is ingested once.
+            first = connected.setdefault(source.datasource_id, source)
+            if (first.connector, first.schedule) != (source.connector, source.schedule):
+                message = f"{source.datasource_id} has another connector or schedule in another graph"
+                problems.append(Problem(str(file), None, "datasources", message, "give it in one of them only"))
+            elif first is source and dag_id in planned:
+                message = f"a graph is called ingest_{source.datasource_id}, so both would be the DAG {dag_id}"
+                problems.append(Problem(str(file), None, "datasources", message, "rename one"))
+            elif first is source:
+                planned[dag_id] = file, partial(build_ingest_dag, graph, source, file)
+    return planned
+
+
+def dag_id_of(graph: Graph) -> str:
+    return f"pipestream_{graph.graph_id}"
+
+
+def ingest_dag_id_of(datasource: Datasource) -> str:
+    return f"pipestream_ingest_{datasource.datasource_id}"
+
+
+def build_dag(graph: Graph, file: Path, settings: Settings) -> DAG:
+    """Return the DAG that drains a graph's topics in its order, so that one run carries a document through.
+
+    :param file: the file the graph was read from; its drain jobs read it again.
+    """
+    steps = drain_order(graph, settings.cycle_passes)
+    dag = DAG(
+        dag_id_of(graph),
+        description=graph.description.strip().partition("\n")[0] or graph.name or None,
+        doc_md=describe_graph(graph),
+        schedule=graph.schedule or None,
+        start_date=START_DATE,
+        catchup=False,
+        # Two runs of one graph would only wait for each other's leases.
+        max_active_runs=1,
+        tags=["pipestream", f"cluster:{graph.cluster_id}"],
+        params=form(sorted({step.topic for step in steps}), settings.drain_budget),
+        default_args=TASK_DEFAULTS,
+    )
+    tasks = [
+        _drain_task(dag, graph, file, step, task_id)
+        for step, task_id in zip(steps, task_ids(steps, graph.cluster_id), strict=True)
+    ]
+    for task, step in zip(tasks, steps, strict=True):
+        task.set_upstream([tasks[index] for index in step.after])
+    return dag
+
+
+def build_ingest_dag(graph: Graph, datasource: Datasource, file: Path) -> DAG:
+    """Return the DAG that runs a datasource's connector, on its schedule or by hand where it has none."""
+    dag = DAG(
+        ingest_dag_id_of(datasource),
+        description=f"Brings in the documents of {datasource.name or datasource.datasource_id}",
+        schedule=datasource.schedule or None,
+        start_date=START_DATE,
+        catchup=False,
+        max_active_runs=1,
+        tags=["pipestream", "ingest", f"cluster:{graph.cluster_id}"],
+        default_args=TASK_DEFAULTS,
+    )
+    IngestOperator(dag=dag, task_id="ingest", datasource_id=datasource.datasource_id, graph_file=str(file))
+    return dag
+
+
+def task_ids(steps: Sequence[DrainStep], cluster_id: str) -> list[str]:
+    """Return a readable task id for each step.
+
+    :raises ValueError: two steps would have the same, as a node ``intake_a`` and a datasource ``a`` do.
+    """
+    found: dict[str, DrainStep] = {}
+    for step in steps:
+        task_id = _task_id(step, cluster_id)
+        other = found.setdefault(task_id, step)
+        if other is not step:
+            raise ValueError(f"{other.topic} and {step.topic} would both be task {task_id}; rename one")
+    return list(found)
+
+
+def _task_id(step: DrainStep, cluster_id: str) -> str:
+    if step.kind is TopicKind.INTAKE:
+        name = f"intake_{step.datasource_id}"
+    elif step.kind is TopicKind.BRIDGE:
+        name = f"bridge_{step.node_id}"
+    elif step.topic == node_topic(cluster_id, step.node_id):
+        name = step.node_id
+    else:  # an edge with a topic of its own, so the node has several
+        name = f"{step.node_id}__from_{step.topic}"
+    return f"drain_{name}" + (f"__pass{step.pass_number}" if step.pass_number > 1 else "")
+
+
+def _drain_task(dag: DAG, graph: Graph, file: Path, step: DrainStep, task_id: str) -> DrainOperator:
+    datasource = graph.datasource_by_id.get(step.datasource_id)
+    return DrainOperator(
+        dag=dag,
+        task_id=task_id,
+        topic=step.topic,
+        graph_file=str(file),
+        paused_datasource=step.datasource_id if datasource and datasource.paused else "",
+        pool=POOL,
+        # A topic in which nothing waits is skipped; what waits behind it must be drained all the same.
+        trigger_rule=TriggerRule.NONE_FAILED,
+    )

@@ -1,0 +1,198 @@
+"""The operator that drains one topic: a cheap check, then a Spark job."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowSkipException,
+)
+
+from pipestream.errors import TerminalError
+from pipestream.graph.load import load_graph
+from pipestream.settings import CONFIG_VARIABLE, config_file, load_settings
+from pipestream_airflow.drain_check import find_reason_to_skip
+from pipestream_airflow.drain_outcome import read_outcome
+from pipestream_airflow.run_params import RunParams
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.sdk import Context
+
+DRAIN_JOB = "spark_jobs.drain"
+STOP_TIMEOUT_S = 20.0
+"""For Spark to end its tasks and the driver to give back the lease. Airflow itself waits 60 s, then kills."""
+
+
+class DrainOperator(SparkSubmitOperator):
+    """Drain one topic of a graph, up to the run's budget.
+
+    Ends as skipped, before Spark is started where possible, when the run did not choose the topic, its
+    datasource is paused, the operator stopped it, nothing waits in it, or another run holds its lease. A
+    transient failure is retried by Airflow; the retry has the same run id, so it takes up the plan of the try
+    before it. A terminal failure is not retried. Returns the job's counts.
+
+    The Spark master comes from the connection ``conn_id``, the driver runs in the task (client deploy mode).
+
+    :param topic: the topic to drain.
+    :param graph_file: the graph's file, which the job reads again.
+    :param paused_datasource: the datasource of an intake topic, if the graph says that it is paused.
+    """
+
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "topic")
+    ui_color = "#dbeafe"
+
+    def __init__(self, *, topic: str, graph_file: str, paused_datasource: str = "", **kwargs: Any) -> None:
+        # durable reattaches to a driver on the cluster; ours runs in the task and dies with it.
+        super().__init__(name=f"pipestream {topic}", deploy_mode="client", durable=False, **kwargs)
+        self.topic = topic
+        self.graph_file = graph_file
+        self.paused_datasource = paused_datasource
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        params = RunParams.read(context["params"])
+        run_id = f"{context['dag'].dag_id}/{context['run_id']}/{self.task_id}"
+        self._skip_if_pointless(params, run_id)
+        with tempfile.TemporaryDirectory(prefix="pipestream-drain-") as folder:
+            outcome_file = Path(folder) / "outcome.json"
+            self._prepare_submit(params, run_id, outcome_file)
+            try:
+                super().execute(context)
+            except AirflowException as error:
+                _explain_failure(outcome_file, error)
+                raise
+            finally:
+                self._close_output()
+            return self._take_outcome(outcome_file)
+
+    def on_kill(self) -> None:
+        """Ask Spark to stop, and give it time: a killed one leaves its lease and its files behind."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        self.log.info("stopping the drain of %s", self.topic)
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.log.warning("the drain of %s did not stop in %.0f s and is killed", self.topic, STOP_TIMEOUT_S)
+            super().on_kill()
+
+    @property
+    def _process(self) -> subprocess.Popen[str] | None:
+        return self._hook._submit_sp if self._hook is not None else None
+
+    def _close_output(self) -> None:
+        # The hook reads spark-submit's output to its end but leaves the pipe open.
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _skip_if_pointless(self, params: RunParams, run_id: str) -> None:
+        if self.topic not in params.topics:
+            raise AirflowSkipException(f"{self.topic} is not among the topics of this run")
+        if self.paused_datasource:
+            raise AirflowSkipException(f"datasource {self.paused_datasource} is paused in the graph")
+        try:
+            settings = load_settings()
+            graph = load_graph(Path(self.graph_file), cel_engine=settings.cel_engine)
+            reason = find_reason_to_skip(settings, graph, self.topic, run_id)
+        except TerminalError as error:
+            raise AirflowFailException(str(error)) from error
+        if reason:
+            raise AirflowSkipException(reason)
+
+    def _prepare_submit(self, params: RunParams, run_id: str, outcome_file: Path) -> None:
+        self._hook = None  # `airflow dags test` retries on this same object, and a hook keeps its arguments
+        self.application = find_drain_job()
+        self.application_args = [
+            *("--graph", self.graph_file),
+            *("--topic", self.topic),
+            *("--run-id", run_id),
+            *("--outcome", str(outcome_file)),
+            *params.arguments(),
+        ]
+        self.env_vars = spark_environment()
+        self.conf = {**(self.conf or {}), **executor_settings()}
+
+    def _take_outcome(self, outcome_file: Path) -> dict[str, Any]:
+        outcome = read_outcome(outcome_file)
+        if outcome is None:
+            raise AirflowException(f"the drain of {self.topic} ended without saying how; see its log above")
+        if outcome.status == "skipped":
+            raise AirflowSkipException(outcome.reason)
+        self.log.info("%s", outcome.summary())
+        return outcome.fields
+
+    def _get_hook(self) -> SparkSubmitHook:
+        # The hook would quietly submit to YARN instead.
+        try:
+            BaseHook.get_connection(self._conn_id)
+        except AirflowNotFoundException as error:
+            variable = f"AIRFLOW_CONN_{self._conn_id.upper()}"
+            raise AirflowFailException(
+                f"the connection {self._conn_id} is missing, which says where Spark is; set e.g. "
+                f'{variable}=\'{{"conn_type": "spark", "host": "local[2]"}}\' '
+                f'or \'{{"conn_type": "spark", "host": "spark://HOST:7077"}}\''
+            ) from error
+        return super()._get_hook()
+
+
+def find_drain_job() -> str:
+    """Return the path of the Spark job, wherever the package is installed on this worker.
+
+    :raises AirflowFailException: it is not installed here.
+    """
+    try:
+        spec = importlib.util.find_spec(DRAIN_JOB)
+    except ModuleNotFoundError:
+        spec = None
+    if spec is None or spec.origin is None:
+        raise AirflowFailException(f"{DRAIN_JOB} is not installed on this worker; install pipestream-airflow there")
+    return spec.origin
+
+
+def spark_environment() -> dict[str, str]:
+    """Return the variables spark-submit needs besides those of this process.
+
+    Spark takes the first python3 on the PATH unless told. And where Airflow was started by its full path, its
+    environment's own spark-submit is not on the PATH; one that is there already comes first.
+    """
+    scripts = str(Path(sys.executable).parent)
+    return {
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+        "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable),
+        "PATH": os.pathsep.join([*filter(None, [os.environ.get("PATH")]), scripts]),
+    }
+
+
+def executor_settings() -> dict[str, str]:
+    """Return the Spark options that tell executors where the settings are.
+
+    Executors of a cluster have their worker's environment, not this one. Only the file's name travels, never a
+    setting: so the file must be on the workers too, or the workers have the settings in their environment.
+    """
+    file = config_file()
+    return {f"spark.executorEnv.{CONFIG_VARIABLE}": str(file.absolute())} if file else {}
+
+
+def _explain_failure(outcome_file: Path, error: AirflowException) -> None:
+    """Raise what the failed job said of itself. Says nothing if it died before it could: then try again."""
+    outcome = read_outcome(outcome_file)
+    if outcome is None or not outcome.error:
+        return
+    if outcome.transient:
+        raise AirflowException(outcome.error) from error
+    raise AirflowFailException(outcome.error) from error

@@ -1,0 +1,53 @@
+"""What a drain job says of itself when it ends: a small JSON file, written in client deploy mode."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STATUSES = ("drained", "empty", "skipped", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class DrainOutcome:
+    """How a drain ended, with everything the job wrote (counts and names, never a document)."""
+
+    status: str
+    reason: str
+    error: str
+    transient: bool
+    fields: dict[str, Any]
+
+    def summary(self) -> str:
+        """Return one line for the task's log."""
+        fields = self.fields
+        out = ", ".join(f"{count} by {edge}" for edge, count in sorted(fields.get("documents_out", {}).items()))
+        return (
+            f"{fields.get('topic')}: {fields.get('records', 0)} records in {fields.get('ranges', 0)} ranges, "
+            f"out: {out or 'none'}, dead letters: {fields.get('dead_letters', 0)}, "
+            f"{fields.get('seconds', 0):.1f} s"
+        )
+
+
+def read_outcome(file: Path) -> DrainOutcome | None:
+    """Return what the job wrote, or None if it died before it could.
+
+    :raises ValueError: the file is not what a drain job writes.
+    """
+    if not file.is_file():
+        return None
+    fields = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(fields, dict) or fields.get("status") not in STATUSES:
+        raise ValueError(f"the drain job's outcome has no status of {', '.join(STATUSES)}: is it another version?")
+    return DrainOutcome(
+        status=fields["status"],
+        reason=str(fields.get("reason") or ""),
+        error=str(fields.get("error") or ""),
+        # A job of which nothing is known to be final is worth another try.
+        transient=fields.get("transient", True) is not False,
+        fields=fields,
+    )

@@ -1,0 +1,61 @@
+"""The operator that brings a datasource's documents in through its connector."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from pipestream.connectors.ingest import IngestReport, ingest
+from pipestream.errors import TerminalError
+from pipestream.graph.load import load_graph
+from pipestream.settings import load_settings
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class IngestOperator(BaseOperator):
+    """Run a datasource's connector once: store what is new or changed and publish it to the intake topic.
+
+    A transient failure is retried and takes up where it was. What the connector cannot read is counted and
+    logged, and holds up nothing else. Returns the counts.
+
+    :param graph_file: the file of the graph that has the datasource.
+    """
+
+    ui_color = "#dcfce7"
+
+    def __init__(self, *, datasource_id: str, graph_file: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.datasource_id = datasource_id
+        self.graph_file = graph_file
+
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+        try:
+            settings = load_settings()
+            graph = load_graph(Path(self.graph_file), cel_engine=settings.cel_engine)
+            datasource = graph.datasource_by_id[self.datasource_id]
+            report = ingest(settings, datasource, progress=self._log_progress)
+        except TerminalError as error:
+            raise AirflowFailException(str(error)) from error
+        return {
+            "datasource": report.datasource_id,
+            "new": report.new,
+            "changed": report.changed,
+            "unchanged": report.unchanged,
+            "published": report.published,
+            "failed": len(report.failed),
+        }
+
+    def _log_progress(self, report: IngestReport) -> None:
+        self.log.info(
+            "%s: %d documents so far, %d of them new, %d changed; %d could not be read",
+            report.datasource_id,
+            report.documents,
+            report.new,
+            report.changed,
+            len(report.failed),
+        )

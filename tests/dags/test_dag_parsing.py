@@ -1,0 +1,361 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+CHAIN = """
+    graph: chain
+    cluster: main
+    name: A chain
+    schedule: "*/10 * * * *"
+    datasources:
+      - {id: files, account: acme, entry: parse}
+    nodes:
+      - {id: parse, type: connector}
+      - {id: enrich, module: "python:some.package:enrich"}
+      - {id: index, type: sink, module: "python:some.package:index"}
+    edges:
+      - {from: parse, to: enrich}
+      - {from: enrich, to: index, when: doc.doc_id != ""}
+"""
+
+CYCLE = """
+    graph: cycle
+    cluster: main
+    datasources:
+      - {id: mails, account: acme, entry: split}
+    nodes:
+      - {id: split, module: "python:some.package:split"}
+      - {id: unpack, module: "python:some.package:unpack"}
+    edges:
+      - {from: split, to: unpack}
+      - {from: unpack, to: split, max_hops: 3}
+"""
+
+FUSED = """
+    graph: fused
+    cluster: main
+    datasources:
+      - {id: scans, account: acme, entry: first, paused: true}
+    nodes:
+      - {id: first, type: connector}
+      - {id: second, module: "python:some.package:second"}
+      - {id: third, type: sink, module: "python:some.package:third"}
+    edges:
+      - {from: first, to: second, transport: grpc}
+      - {from: second, to: third}
+"""
+
+BROKEN = """
+    graph: broken
+    cluster: main
+    nodes:
+      - {id: only, type: connector}
+    edges:
+      - {from: only, to: nowhere}
+"""
+
+
+def parse(folder: Path) -> DagBag:
+    return DagBag(folder, bundle_path=folder, bundle_name="tests")
+
+
+def upstream_of(dag) -> dict[str, set[str]]:
+    return {task.task_id: set(task.upstream_task_ids) for task in dag.tasks}
+
+
+def test_the_shipped_graphs_become_dags_without_import_errors():
+    bag = parse(REPOSITORY / "dags")
+
+    assert bag.import_errors == {}
+    assert {"pipestream_sample", "pipestream_ingest_sample-files"} <= set(bag.dags)
+
+
+def test_the_sample_graph_is_drained_in_its_order():
+    dag = parse(REPOSITORY / "dags").dags["pipestream_sample"]
+
+    assert upstream_of(dag) == {
+        "drain_intake_sample-files": set(),
+        "drain_parse-markup": {"drain_intake_sample-files"},
+        "drain_parse-data": {"drain_intake_sample-files"},
+        "drain_enrich": {"drain_intake_sample-files", "drain_parse-markup", "drain_parse-data"},
+    }
+
+
+def test_a_chain_is_drained_from_intake_to_the_end(dags_folder, write_graph):
+    write_graph("chain.yaml", CHAIN)
+
+    dag = parse(dags_folder).dags["pipestream_chain"]
+
+    assert upstream_of(dag) == {
+        "drain_intake_files": set(),
+        "drain_enrich": {"drain_intake_files"},
+        "drain_index": {"drain_enrich"},
+    }
+    assert {task.task_id: task.topic for task in dag.tasks} == {
+        "drain_intake_files": "intake.files",
+        "drain_enrich": "pipestream.main.enrich",
+        "drain_index": "pipestream.main.index",
+    }
+
+
+def test_a_cycle_is_drained_in_passes(dags_folder, write_graph, monkeypatch):
+    monkeypatch.setenv("PIPESTREAM_CYCLE_PASSES", "2")
+    write_graph("cycle.yaml", CYCLE)
+
+    dag = parse(dags_folder).dags["pipestream_cycle"]
+
+    assert set(dag.task_dict) == {
+        "drain_intake_mails",
+        *("drain_unpack", "drain_split"),
+        *("drain_unpack__pass2", "drain_split__pass2"),
+    }
+    assert "drain_split" in upstream_of(dag)["drain_unpack__pass2"]
+    assert "drain_unpack__pass2" in upstream_of(dag)["drain_split__pass2"]
+
+
+def test_a_fused_node_has_no_task_of_its_own(dags_folder, write_graph):
+    write_graph("fused.yaml", FUSED)
+
+    dag = parse(dags_folder).dags["pipestream_fused"]
+
+    assert upstream_of(dag) == {"drain_intake_scans": set(), "drain_third": {"drain_intake_scans"}}
+
+
+def test_an_edge_with_a_topic_of_its_own_has_a_task_of_its_own(dags_folder, write_graph):
+    write_graph("chain.yaml", CHAIN.replace("to: enrich}", "to: enrich, topic: urgent.documents}"))
+
+    tasks = parse(dags_folder).dags["pipestream_chain"].task_dict
+
+    assert tasks["drain_enrich__from_urgent.documents"].topic == "urgent.documents"
+
+
+def test_a_task_knows_that_its_datasource_is_paused(dags_folder, write_graph):
+    write_graph("fused.yaml", FUSED)
+
+    tasks = parse(dags_folder).dags["pipestream_fused"].task_dict
+
+    assert tasks["drain_intake_scans"].paused_datasource == "scans"
+    assert tasks["drain_third"].paused_datasource == ""
+
+
+def test_the_graph_says_when_a_dag_runs(dags_folder, write_graph):
+    write_graph("chain.yaml", CHAIN)
+    write_graph("cycle.yaml", CYCLE)
+
+    dags = parse(dags_folder).dags
+
+    assert dags["pipestream_chain"].schedule == "*/10 * * * *"
+    assert dags["pipestream_cycle"].schedule is None
+
+
+def test_a_dag_runs_once_at_a_time_and_catches_nothing_up(dags_folder, write_graph):
+    write_graph("chain.yaml", CHAIN)
+
+    dag = parse(dags_folder).dags["pipestream_chain"]
+
+    assert dag.max_active_runs == 1
+    assert dag.catchup is False
+    assert dag.start_date == datetime(2026, 1, 1, tzinfo=UTC)
+    assert dag.tags == {"pipestream", "cluster:main"}
+
+
+def test_drains_share_a_pool_and_are_retried_with_growing_pauses(dags_folder, write_graph):
+    write_graph("chain.yaml", CHAIN)
+
+    for task in parse(dags_folder).dags["pipestream_chain"].tasks:
+        assert task.pool == "pipestream_drains"
+        assert task.retries == 2
+        assert task.retry_exponential_backoff == 2
+        assert task.trigger_rule == "none_failed"
+
+
+def test_the_page_of_a_dag_shows_nodes_and_edges(dags_folder, write_graph):
+    write_graph("chain.yaml", CHAIN)
+
+    page = parse(dags_folder).dags["pipestream_chain"].doc_md
+
+    assert "# A chain" in page
+    assert "| `enrich` | `python:some.package:enrich` |" in page
+    assert '| `enrich` | `index` | kafka | `doc.doc_id != ""` |' in page
+
+
+def test_the_form_offers_the_topics_of_the_graph(dags_folder, write_graph, monkeypatch):
+    monkeypatch.setenv("PIPESTREAM_DRAIN_BUDGET", "77")
+    write_graph("chain.yaml", CHAIN)
+
+    params = parse(dags_folder).dags["pipestream_chain"].params
+
+    assert params["topics"] == ["intake.files", "pipestream.main.enrich", "pipestream.main.index"]
+    assert params["budget"] == 77
+    assert params["mode"] == "catch_up"
+    assert params["accept_failures"] is False
+
+
+def test_a_graph_in_design_has_no_dag(dags_folder, write_graph):
+    write_graph("chain.yaml", CHAIN.replace("name: A chain", "mode: design"))
+
+    bag = parse(dags_folder)
+
+    assert (bag.dags, bag.import_errors) == ({}, {})
+
+
+def test_a_broken_graph_is_an_import_error_with_its_place_and_leaves_the_others_alone(dags_folder, write_graph):
+    write_graph("chain.yaml", CHAIN)
+    broken = write_graph("broken.yaml", BROKEN)
+
+    bag = parse(dags_folder)
+
+    assert set(bag.dags) == {"pipestream_chain"}
+    # Airflow takes down all DAGs of a file with an error, so the file with the DAGs must have none.
+    assert set(bag.import_errors) == {"pipestream_graph_problems.py"}
+    assert f"{broken}:7: edges[0].to" in bag.import_errors["pipestream_graph_problems.py"]
+
+
+def test_a_second_graph_of_the_same_id_is_refused_and_the_first_stays(dags_folder, write_graph):
+    write_graph("a.yaml", CHAIN)
+    write_graph("b.yaml", CHAIN)
+
+    bag = parse(dags_folder)
+
+    assert set(bag.dags) == {"pipestream_chain"}
+    assert "graph chain is already defined" in bag.import_errors["pipestream_graph_problems.py"]
+
+
+def test_names_that_would_make_the_same_task_are_an_import_error(dags_folder, write_graph):
+    write_graph("chain.yaml", CHAIN.replace("enrich", "intake_files"))
+
+    bag = parse(dags_folder)
+
+    assert bag.dags == {}
+    assert "would both be task drain_intake_files" in bag.import_errors["pipestream_graph_problems.py"]
+
+
+CONNECTED = CHAIN.replace("entry: parse}", "entry: parse, schedule: '@daily', connector: {kind: folder, path: /in}}")
+
+
+def test_a_datasource_with_a_connector_has_a_dag_that_ingests_on_its_schedule(dags_folder, write_graph):
+    file = write_graph("chain.yaml", CONNECTED)
+
+    bag = parse(dags_folder)
+
+    dag = bag.dags["pipestream_ingest_files"]
+    assert bag.import_errors == {}
+    assert dag.schedule == "@daily"
+    assert dag.tags == {"pipestream", "ingest", "cluster:main"}
+    (task,) = dag.tasks
+    assert (task.datasource_id, task.graph_file) == ("files", str(file))
+
+
+SECOND = """
+    graph: second
+    cluster: main
+    datasources:
+      - {id: files, account: acme, entry: other, connector: {kind: folder, path: /in}, schedule: "@daily"}
+    nodes:
+      - {id: other, type: connector}
+"""
+
+
+def test_a_datasource_of_two_graphs_is_ingested_once(dags_folder, write_graph):
+    write_graph("chain.yaml", CONNECTED)
+    write_graph("second.yaml", SECOND)
+
+    bag = parse(dags_folder)
+
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {"pipestream_chain", "pipestream_second", "pipestream_ingest_files"}
+
+
+def test_two_graphs_that_ingest_a_datasource_differently_are_an_import_error(dags_folder, write_graph):
+    write_graph("chain.yaml", CONNECTED)
+    write_graph("second.yaml", SECOND.replace("/in", "/elsewhere"))
+
+    bag = parse(dags_folder)
+
+    assert "pipestream_ingest_files" in bag.dags
+    assert "another connector or schedule" in bag.import_errors["pipestream_graph_problems.py"]
+
+
+def test_a_graph_and_a_datasource_that_would_be_the_same_dag_are_an_import_error(dags_folder, write_graph):
+    write_graph("chain.yaml", CONNECTED.replace("graph: chain", "graph: ingest_files"))
+
+    bag = parse(dags_folder)
+
+    assert set(bag.dags) == {"pipestream_ingest_files"}
+    assert "both would be the DAG" in bag.import_errors["pipestream_graph_problems.py"]
+
+
+def test_a_bad_setting_is_an_import_error_that_names_it(dags_folder, write_graph, monkeypatch):
+    monkeypatch.setenv("PIPESTREAM_DRAIN_BUDGET", "none")
+    write_graph("chain.yaml", CHAIN)
+
+    assert "PIPESTREAM_DRAIN_BUDGET" in parse(dags_folder).import_errors["pipestream_graphs.py"]
+
+
+def test_a_task_parses_only_its_own_dag(dags_folder, write_graph, monkeypatch):
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "pipestream_cycle")
+    write_graph("chain.yaml", CHAIN)
+    write_graph("cycle.yaml", CYCLE)
+
+    assert set(parse(dags_folder).dags) == {"pipestream_cycle"}
+
+
+def test_parsing_needs_no_network(dags_folder, write_graph, monkeypatch):
+    def refuse(*_args: object) -> None:
+        raise AssertionError("parsing a DAG file opened a connection")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket.socket, "connect_ex", refuse)
+    write_graph("chain.yaml", CHAIN)
+
+    bag = parse(dags_folder)
+
+    assert set(bag.dags) == {"pipestream_chain"}
+    assert bag.import_errors == {}
+
+
+SERIALIZE = """
+import json, sys
+from airflow.dag_processing.dagbag import DagBag
+from airflow.serialization.serialized_objects import DagSerialization
+
+bag = DagBag(sys.argv[1], bundle_path=None, bundle_name="tests")
+assert not bag.import_errors, bag.import_errors
+dags = {dag_id: DagSerialization.to_dict(dag) for dag_id, dag in bag.dags.items()}
+# Airflow sorts keys too before it decides whether a DAG is a new version.
+print(json.dumps(dags, sort_keys=True))
+"""
+
+
+def serialize(folder: Path, hash_seed: str) -> str:
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": hash_seed,
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "plugins")]),
+    }
+    command = [sys.executable, "-c", SERIALIZE, str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.mark.airflow
+def test_two_parses_in_fresh_interpreters_give_the_same_bytes(dags_folder, write_graph):
+    for name, text in {"chain": CHAIN, "cycle": CYCLE, "fused": FUSED}.items():
+        write_graph(f"{name}.yaml", text)
+
+    first, second = serialize(dags_folder, "1"), serialize(dags_folder, "2")
+
+    assert set(json.loads(first)) == {"pipestream_chain", "pipestream_cycle", "pipestream_fused"}
+    assert first == second

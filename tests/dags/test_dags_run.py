@@ -1,0 +1,162 @@
+"""The generated DAGs, run by Airflow's own command line on real servers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pipestream_airflow.ingest_operator import IngestOperator
+
+from pipestream.drain.check import pending
+from pipestream.graph.load import load_graph
+from pipestream.graph.order import drain_order
+from pipestream.graph.versions import GraphVersions
+from pipestream.leases import open_lease_store
+from pipestream.ledger import Ledger
+from pipestream.local.state import write_settings
+from pipestream.samples.generate import write_sample_documents
+from pipestream.topics.apply import apply_graph
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DOCUMENTS = 60
+
+pytestmark = [pytest.mark.stack, pytest.mark.airflow, pytest.mark.spark]
+
+
+class Installation:
+    """The sample graph under names of its own, applied, with Airflow aimed at it."""
+
+    def __init__(self, settings, graph_file: Path, environment: dict[str, str]) -> None:
+        self.settings = settings
+        self.graph_file = graph_file
+        self.graph = load_graph(graph_file)
+        self.ledger = Ledger(settings)
+        self._environment = environment
+
+    def run_dag(self, dag_id: str) -> str:
+        """Run a DAG to its end and return what Airflow said."""
+        return run(["-m", "airflow", "dags", "test", dag_id], self._environment)
+
+    def ingest(self) -> dict[str, object]:
+        """Run the ingestion DAG's task in this process, which reads the settings the DAG would read."""
+        (datasource,) = self.graph.datasources
+        task = IngestOperator(task_id="ingest", datasource_id=datasource.datasource_id, graph_file=str(self.graph_file))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PIPESTREAM_CONFIG", self._environment["PIPESTREAM_CONFIG"])
+            return task.execute({})
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({step.topic for step in drain_order(self.graph, 1)})
+
+    def waiting(self) -> dict[str, int]:
+        return {topic: pending(self.settings, self.graph, topic) for topic in self.topics}
+
+
+def run(arguments: list[str], environment: dict[str, str], timeout_s: float = 400.0) -> str:
+    """Run a Python program to its end; when it takes too long, end it with its children and show its log."""
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said, _ = process.communicate()
+            pytest.fail(f"not done in {timeout_s:.0f} s:\n{said[-8_000:]}")
+    assert process.returncode == 0, said[-8_000:]
+    return said
+
+
+@pytest.fixture
+def installation(settings, unique, airflow_env, dags_folder, tmp_path) -> Installation:
+    settings = settings.model_copy(update={"cluster_id": unique})
+    write_settings(tmp_path / "settings.toml", settings)
+    write_sample_documents(tmp_path / "samples", count=DOCUMENTS)
+    sample = (REPOSITORY / "dags" / "graphs" / "sample.yaml").read_text()
+    for old, new in {
+        "graph: sample": f"graph: {unique}",
+        "cluster: main": f"cluster: {unique}",
+        "sample-files": unique,
+        ".pipestream/samples": str(tmp_path / "samples"),
+    }.items():
+        assert old in sample
+        sample = sample.replace(old, new)
+    graph_file = dags_folder / "graphs" / "sample.yaml"
+    graph_file.write_text(sample)
+    environment = {
+        **airflow_env,
+        "PIPESTREAM_CONFIG": str(tmp_path / "settings.toml"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder),
+        # Four drains one after the other: on the cluster each would wait for executors of its own to start.
+        "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
+    }
+    made = Installation(settings, graph_file, environment)
+    with closing(open_lease_store(settings)) as leases, closing(GraphVersions(settings)) as versions:
+        apply_graph(made.graph, settings, leases, versions, applied_by="test")
+    return made
+
+
+def test_ingestion_publishes_what_is_new_and_says_how_much(installation, unique):
+    first = installation.ingest()
+    second = installation.ingest()
+
+    assert first == {
+        "datasource": unique,
+        "new": DOCUMENTS,
+        "changed": 0,
+        "unchanged": 0,
+        "published": DOCUMENTS,
+        "failed": 0,
+    }
+    assert (second["new"], second["unchanged"], second["published"]) == (0, DOCUMENTS, 0)
+    assert installation.waiting()[f"intake.{unique}"] == DOCUMENTS
+
+
+@pytest.mark.timeout(900)
+def test_a_run_carries_every_document_from_the_folder_to_its_end(installation, unique):
+    installation.ingest()
+
+    said = installation.run_dag(f"pipestream_{unique}")
+
+    assert installation.waiting() == dict.fromkeys(installation.topics, 0), said[-8_000:]
+    entries = installation.ledger.entries(lane=unique)
+    taken_in = sum(entry.tally.records for entry in entries if entry.range.topic == f"intake.{unique}")
+    happy = sum(entry.tally.documents_out.get("happy-end", 0) for entry in entries)
+    dead = sum(entry.tally.dead_letters for entry in entries)
+    assert taken_in == DOCUMENTS
+    assert happy + dead == DOCUMENTS
+    assert dead > 0, "the samples have broken documents among them"
+    assert {entry.run_id.split("/")[0] for entry in entries} == {f"pipestream_{unique}"}
+
+    again = installation.run_dag(f"pipestream_{unique}")
+
+    assert f"nothing to drain in intake.{unique}" in again
+    assert "Spark-Submit cmd" not in again
+    assert installation.ledger.entries(lane=unique) == entries
+
+
+POOL_SIZES = """
+from airflow.jobs.job import Job
+from airflow.models.pool import Pool
+
+Job()
+print("slots:", Pool.get_pool("pipestream_drains").slots)
+"""
+
+
+@pytest.mark.parametrize("slots", ["3", "5"])
+def test_the_pool_of_the_drains_has_the_size_of_the_setting_once_airflow_has_started(airflow_env, slots):
+    said = run(["-c", POOL_SIZES], {**airflow_env, "PIPESTREAM_MAX_LEASES": slots})
+
+    assert f"slots: {slots}" in said

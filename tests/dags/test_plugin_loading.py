@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from airflow import plugins_manager
+from airflow.sdk.exceptions import ParamValidationError
+from pipestream_airflow import drain_pool
+from pipestream_airflow.run_params import MODES, RunParams, form
+
+PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
+TOPICS = ["intake.files", "pipestream.main.enrich"]
+
+
+# Airflow reads its ignore files with a class that pathspec wants to be called otherwise.
+@pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")
+def test_airflow_loads_the_plugin_and_only_its_registration_file():
+    before = set(sys.modules)
+
+    plugins, errors = plugins_manager._get_plugins()
+
+    assert errors == {}
+    assert "pipestream" in {plugin.name for plugin in plugins}
+    stems = {file.stem for file in (PLUGINS / "pipestream_airflow").glob("*.py")} - {"__init__"}
+    assert not stems & (set(sys.modules) - before)
+
+
+def test_a_task_runner_does_not_touch_the_pool(monkeypatch):
+    monkeypatch.setattr(drain_pool, "ensure_pool", lambda _: pytest.fail("a task has no database"))
+
+    drain_pool.on_starting(component=object())
+
+
+def test_the_form_offers_only_modes_that_there_are():
+    assert form(TOPICS, 10)["mode"].schema["enum"] == sorted(MODES)
+
+
+def test_the_defaults_of_the_form_are_a_valid_run():
+    filled_in = {name: param.resolve() for name, param in form(TOPICS, 10).items()}
+
+    params = RunParams.read(filled_in)
+
+    assert params == RunParams("catch_up", frozenset(TOPICS), 10, accept_failures=False)
+    assert params.arguments() == ["--budget", "10"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("mode", "sideways"),
+        ("topics", ["intake.unknown"]),
+        ("topics", ["intake.files", "intake.files"]),
+        ("topics", "intake.files"),
+        ("budget", 0),
+        ("budget", "many"),
+        ("accept_failures", "perhaps"),
+    ],
+)
+def test_the_form_refuses(name, value):
+    with pytest.raises(ParamValidationError):
+        form(TOPICS, 10)[name].resolve(value)

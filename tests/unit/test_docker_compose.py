@@ -1,0 +1,251 @@
+"""Checks docker-compose.yaml without Docker: its structure, and that it fits the settings."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from pipestream.local import spec as local_spec
+from pipestream.local.gotools import CONSUL, VERSITYGW
+from pipestream.local.jars import KAFKA_VERSION
+from pipestream.settings import ENV_PREFIX, Settings
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TEXT = (REPOSITORY / "docker-compose.yaml").read_text()
+COMPOSE = yaml.safe_load(TEXT)
+SERVICES = COMPOSE["services"]
+ONE_SHOT = {"init"}
+DOCKERFILE = (REPOSITORY / "docker" / "Dockerfile").read_text()
+EXAMPLE_SECRET = "a1b2c3d4"
+
+VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::(?P<operator>[-?])(?P<rest>[^}]*))?\}")
+
+each_service = pytest.mark.parametrize("name", sorted(SERVICES))
+
+
+def resolve(text: object, environment: dict[str, str] | None = None) -> str:
+    """Put in what Compose would: the variable, else its default, else an example secret."""
+
+    def replace(match: re.Match[str]) -> str:
+        given = (environment or {}).get(match["name"])
+        return given or (match["rest"] if match["operator"] == "-" else EXAMPLE_SECRET)
+
+    return VARIABLE.sub(replace, str(text))
+
+
+def environment_of(name: str) -> dict[str, str]:
+    return {key: resolve(value) for key, value in SERVICES[name].get("environment", {}).items()}
+
+
+def published_ports(name: str) -> dict[int, int]:
+    """The ports a service opens on this machine: inner port to outer port."""
+    pairs = [resolve(text).split(":")[1:] for text in SERVICES[name].get("ports", [])]
+    return {int(inner): int(outer) for outer, inner in pairs}
+
+
+def test_it_is_the_same_stack_as_the_native_one():
+    assert set(SERVICES) == {
+        *("postgres", "kafka", "consul", "s3", "spark-master", "spark-worker-1", "spark-worker-2", "init"),
+        *("airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"),
+    }
+
+
+@each_service
+def test_every_image_is_pinned_to_a_full_version(name):
+    assert re.fullmatch(r"[\w./-]+:v?\d+\.\d+(\.\d+)?[\w.-]*", SERVICES[name]["image"])
+
+
+def test_the_servers_have_the_versions_of_the_native_stack():
+    assert SERVICES["kafka"]["image"] == f"apache/kafka:{KAFKA_VERSION}"
+    assert SERVICES["consul"]["image"] == f"hashicorp/consul:{CONSUL.version}"
+    assert SERVICES["s3"]["image"] == f"versity/versitygw:v{VERSITYGW.version}"
+
+
+def test_our_own_image_has_the_version_of_the_package():
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+
+    ours = {service["image"] for service in SERVICES.values() if "build" in service}
+
+    assert ours == {f"{project['name']}:{project['version']}"}
+
+
+@each_service
+def test_every_service_has_a_health_check_or_runs_once(name):
+    if name in ONE_SHOT:
+        assert SERVICES[name]["restart"] == "no"
+        assert "healthcheck" not in SERVICES[name]
+    else:
+        assert SERVICES[name]["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL")
+
+
+@each_service
+def test_every_service_has_limits(name):
+    limits = SERVICES[name]["deploy"]["resources"]["limits"]
+
+    assert 0 < float(limits["cpus"]) <= 2
+    assert re.fullmatch(r"\d+[mg]", limits["memory"])
+
+
+def test_limits_are_those_of_the_sizing_table():
+    def limits(name: str) -> tuple[str, str]:
+        found = SERVICES[name]["deploy"]["resources"]["limits"]
+        return found["cpus"], found["memory"]
+
+    assert limits("consul") == ("0.1", "128m")
+    assert limits("spark-worker-1") == limits("spark-worker-2") == ("0.5", "3g")
+    assert limits("airflow-scheduler") == ("2", "4g")
+
+
+@each_service
+def test_a_dependency_is_waited_for_until_it_is_ready(name):
+    for other, wait in SERVICES[name].get("depends_on", {}).items():
+        ready = "service_completed_successfully" if other in ONE_SHOT else "service_healthy"
+        assert wait == {"condition": ready}
+
+
+@each_service
+def test_ports_are_open_to_this_machine_only_and_configurable(name):
+    for port in SERVICES[name].get("ports", []):
+        assert re.fullmatch(r"127\.0\.0\.1:\$\{PIPESTREAM_STACK_\w+_PORT:-\d+\}:\d+", port)
+
+
+def test_ports_have_the_variables_and_defaults_of_the_native_stack():
+    found = {
+        match["name"]: int(match["rest"])
+        for match in VARIABLE.finditer(TEXT)
+        if match["name"].startswith(local_spec.PREFIX)
+    }
+
+    defaults = {local_spec.port_variable(name): getattr(local_spec.Ports(), name) for name in local_spec.PORT_NAMES}
+    assert found
+    assert found.items() <= defaults.items()
+
+
+@each_service
+def test_every_pipestream_variable_is_a_setting(name):
+    known = {ENV_PREFIX + field.upper() for field in Settings.model_fields}
+
+    assert {key for key in environment_of(name) if key.startswith(ENV_PREFIX)} <= known
+
+
+def test_the_settings_of_the_containers_are_valid(monkeypatch):
+    for key, value in environment_of("airflow-scheduler").items():
+        if key.startswith(ENV_PREFIX):
+            monkeypatch.setenv(key, value)
+
+    settings = Settings()
+
+    assert settings.leases == "consul"
+    assert settings.store_uri.startswith("s3://")
+
+
+def test_spark_and_airflow_have_the_same_settings():
+    def settings(name: str) -> dict[str, str]:
+        return {key: value for key, value in environment_of(name).items() if key.startswith(ENV_PREFIX)}
+
+    assert settings("spark-worker-1") == settings("spark-worker-2") == settings("airflow-scheduler") != {}
+
+
+def address(text: str) -> tuple[str | None, int | None]:
+    parts = urlsplit(text if "://" in text else f"//{text}")
+    return parts.hostname, parts.port
+
+
+@pytest.mark.parametrize(
+    ("setting", "service", "port"),
+    [
+        ("PIPESTREAM_KAFKA_BOOTSTRAP", "kafka", 9092),
+        ("PIPESTREAM_S3_ENDPOINT", "s3", 7070),
+        ("PIPESTREAM_POSTGRES_DSN", "postgres", 5432),
+        ("PIPESTREAM_CONSUL_ADDRESS", "consul", 8500),
+        ("PIPESTREAM_SPARK_MASTER", "spark-master", 7077),
+        ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgres", 5432),
+        ("AIRFLOW__CORE__EXECUTION_API_SERVER_URL", "airflow-api-server", 8080),
+    ],
+)
+def test_addresses_name_a_service_and_the_port_it_listens_on(setting, service, port):
+    assert address(environment_of("airflow-scheduler")[setting]) == (service, port)
+    assert port in listening_ports(service)
+
+
+def listening_ports(service: str) -> set[int]:
+    """The ports a service is told to listen on; Consul and PostgreSQL listen on their usual ones."""
+    command = " ".join(SERVICES[service].get("command", []))
+    told = {int(port) for port in re.findall(r"--(?:webui-)?port[ =]:?(\d+)", command)}
+    listeners = environment_of(service).get("KAFKA_LISTENERS", "")
+    told |= {int(port) for port in re.findall(r":(\d+)", listeners)}
+    return told or {"consul": {8500}, "postgres": {5432}}[service]
+
+
+@each_service
+def test_an_open_port_leads_to_one_that_is_listened_on(name):
+    assert published_ports(name).keys() <= (listening_ports(name) if published_ports(name) else set())
+
+
+def test_kafka_tells_programs_on_this_machine_the_port_that_is_open():
+    advertised = dict(entry.split("://") for entry in environment_of("kafka")["KAFKA_ADVERTISED_LISTENERS"].split(","))
+    listeners = dict(entry.split("://:") for entry in environment_of("kafka")["KAFKA_LISTENERS"].split(","))
+
+    assert advertised["INTERNAL"] == "kafka:9092"
+    assert address(advertised["HOST"]) == ("127.0.0.1", published_ports("kafka")[int(listeners["HOST"])])
+
+
+def test_airflow_and_the_settings_name_the_same_spark_master():
+    environment = environment_of("airflow-scheduler")
+    connection = yaml.safe_load(environment["AIRFLOW_CONN_SPARK_DEFAULT"])
+
+    assert connection == {"conn_type": "spark", "host": environment["PIPESTREAM_SPARK_MASTER"]}
+
+
+def test_the_s3_server_and_the_settings_share_their_keys():
+    server, client = SERVICES["s3"]["environment"], SERVICES["airflow-scheduler"]["environment"]
+
+    assert server["ROOT_ACCESS_KEY"] == client["PIPESTREAM_S3_ACCESS_KEY"]
+    assert server["ROOT_SECRET_KEY"] == client["PIPESTREAM_S3_SECRET_KEY"]
+    assert server["VGW_REGION"] == client["PIPESTREAM_S3_REGION"]
+
+
+SECRET = re.compile(r"PASSWORD$|SECRET|_KEY$|DSN$|SQL_ALCHEMY_CONN$")
+
+
+@each_service
+def test_secrets_come_from_outside_and_are_asked_for(name):
+    secrets = {k: str(v) for k, v in SERVICES[name].get("environment", {}).items() if SECRET.search(k)}
+
+    assert [key for key, value in secrets.items() if not re.search(r"\$\{\w+:\?[^}]+\}", value)] == []
+
+
+def test_the_example_names_every_secret_and_gives_none():
+    asked_for = {match["name"] for match in VARIABLE.finditer(TEXT) if match["operator"] == "?"}
+    lines = (REPOSITORY / "docker" / "env.example").read_text().splitlines()
+
+    assert {line for line in lines if line and not line.startswith("#")} == {f"{name}=" for name in asked_for}
+
+
+def test_every_volume_is_used_and_every_used_one_declared():
+    mounts = [text.split(":")[0] for service in SERVICES.values() for text in service.get("volumes", [])]
+
+    assert {mount for mount in mounts if not mount.startswith("./")} == set(COMPOSE["volumes"])
+    assert all((REPOSITORY / mount).is_dir() for mount in mounts if mount.startswith("./"))
+
+
+def test_the_image_has_the_python_of_the_project():
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    (version,) = re.findall(r"^FROM python:(\d+\.\d+)\.\d+-", DOCKERFILE, flags=re.MULTILINE)
+
+    assert project["requires-python"].startswith(f">={version},")
+    assert f"PYSPARK_PYTHON=/usr/local/bin/python{version}" in DOCKERFILE
+
+
+def test_what_the_image_copies_is_there_and_not_ignored():
+    sources = [word for line in re.findall(r"^COPY (.+) \S+$", DOCKERFILE, flags=re.MULTILINE) for word in line.split()]
+    allowed = (REPOSITORY / "docker" / "Dockerfile.dockerignore").read_text().splitlines()
+
+    assert sources
+    assert [source for source in sources if not (REPOSITORY / source).exists()] == []
+    assert {f"!{source}" for source in sources} <= set(allowed)
