@@ -12,13 +12,17 @@ import logging
 import signal
 import sys
 from contextlib import closing
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pipestream.drain.backfill import Backfill, parse_offsets
 from pipestream.drain.model import DrainReport, DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.errors import PipestreamError, TransientError
 from pipestream.graph.load import load_graph
+from pipestream.graph.versions import find_version
 from pipestream.leases import open_lease_store
 from pipestream.settings import load_settings
 from spark_jobs.spreading import SparkSpread
@@ -49,13 +53,33 @@ def _drain(arguments: argparse.Namespace) -> DrainReport:
         topic=arguments.topic,
         run_id=arguments.run_id,
         budget=arguments.budget or settings.drain_budget,
+        backfill=_backfill(arguments),
         accept_failures=arguments.accept_failures,
     )
     with (
         closing(open_lease_store(settings)) as leases,
         closing(SparkSpread(f"drain {request.topic}")) as spread,
     ):
-        return run_drain(request, settings, spread, leases=leases, on_lease_lost=spread.cancel)
+        return run_drain(
+            request,
+            settings,
+            spread,
+            leases=leases,
+            find_graph=partial(find_version, settings, request.graph.graph_id),
+            on_lease_lost=spread.cancel,
+        )
+
+
+def _backfill(arguments: argparse.Namespace) -> Backfill | None:
+    if not arguments.backfill_id:
+        return None
+    return Backfill(
+        backfill_id=arguments.backfill_id,
+        since=arguments.since,
+        until=arguments.until,
+        offsets=parse_offsets(arguments.offsets) if arguments.offsets else None,
+        doc_ids=tuple(arguments.doc_id or ()),
+    )
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -65,6 +89,11 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--run-id", required=True, help="names the run; a retry under the same id takes up its plan")
     parser.add_argument("--budget", type=int, help="most offsets to drain (default: the setting drain_budget)")
     parser.add_argument("--accept-failures", action="store_true", help="write dead letters even if most records fail")
+    parser.add_argument("--backfill-id", help="drain a stretch of the past again, under this name")
+    parser.add_argument("--since", type=datetime.fromisoformat, help="backfill: records from this time on")
+    parser.add_argument("--until", type=datetime.fromisoformat, help="backfill: records before this time")
+    parser.add_argument("--offsets", nargs="+", metavar="PARTITION:START-END", help="backfill: these offsets instead")
+    parser.add_argument("--doc-id", action="append", help="backfill: only this document; may be repeated")
     parser.add_argument("--outcome", type=Path, help="file to write the outcome to, as JSON")
     return parser.parse_args()
 

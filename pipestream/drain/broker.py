@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -30,6 +30,13 @@ client_log = logging.getLogger("pipestream.kafka")
 # A transaction is only open while a chunk's outputs are sent, so a minute is plenty; after it the broker
 # aborts what a dead task left open, and the last stable offset moves on.
 _TRANSACTION_TIMEOUT_MS = 60_000
+
+_COORDINATOR_MOVES = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+_COORDINATOR_PAUSE_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +86,23 @@ class Broker:
         Unstable on purpose: while a dead task's transaction is open, the stable value would block until it
         times out. The value is then a lower bound, and the task reads again after it has fenced the dead one.
         """
-        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, p) for p in partitions])
-        with explain_errors(self._settings, topic):
-            future = self._admin.list_consumer_group_offsets(
-                [wanted], require_stable=False, request_timeout=self._timeout_s
-            )[group]
-            found = future.result().topic_partitions
+        config = {**client_config(self._settings), "group.id": group, "isolation.level": "read_uncommitted"}
+        # Not the admin client's list_consumer_group_offsets: on a broker whose offsets topic is still being made
+        # it brings the whole process down (librdkafka hands "not coordinator" to a group that a mere admin lacks).
+        with explain_errors(self._settings, topic), closing(Consumer(config)) as consumer:
+            found = _ask_coordinator(consumer, [TopicPartition(topic, p) for p in partitions], self._timeout_s)
         return {p.partition: Committed(p.offset, p.metadata or "") for p in found if p.offset >= 0}
+
+    def offsets_at(self, topic: str, partitions: Iterable[int], timestamp_ms: int) -> dict[int, int]:
+        """Return, per partition, the offset of the first stable record at or after a time.
+
+        A partition without one is absent. Records behind that offset may be older, where producers set times.
+
+        :param timestamp_ms: not negative: to Kafka, negative times are questions of another kind.
+        """
+        wanted = [TopicPartition(topic, partition) for partition in partitions]
+        found = self._list_offsets(wanted, OffsetSpec.for_timestamp(timestamp_ms))
+        return {partition: offset for partition, offset in found.items() if offset >= 0}
 
     def _list_offsets(self, wanted: list[TopicPartition], spec: OffsetSpec) -> dict[int, int]:
         if not wanted:
@@ -97,6 +114,22 @@ class Broker:
                 request_timeout=self._timeout_s,
             )
             return {found.partition: future.result().offset for found, future in futures.items()}
+
+
+def _ask_coordinator(consumer: Consumer, wanted: list[TopicPartition], timeout_s: float) -> list[TopicPartition]:
+    """Return committed offsets, asking again while a new broker is still finding the group's coordinator."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            found: list[TopicPartition] = consumer.committed(wanted, timeout=timeout_s)
+            error = next((partition.error for partition in found if partition.error is not None), None)
+        except KafkaException as exception:
+            error = exception.args[0]
+        if error is None:
+            return found
+        if error.code() not in _COORDINATOR_MOVES or time.monotonic() > deadline:
+            raise KafkaException(error)
+        time.sleep(_COORDINATOR_PAUSE_S)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from pipestream.engine.follow import follow
 from pipestream.engine.process import Services, fail
 from pipestream.errors import DocumentMissing, PipestreamError, RecordInvalid
 from pipestream.graph.model import Graph
-from pipestream.ids import check_key_part, derive_stream_id
+from pipestream.ids import check_key_part, derive_child_id, derive_stream_id
 from pipestream.ledger.model import Tally
 from pipestream.settings import Settings
 from pipestream.topics.names import dead_letter_topic, edge_topic, intake_dead_letter_topic, node_topic
@@ -59,6 +59,7 @@ class ChunkProcessor:
     def process(self, records: Sequence[InputRecord]) -> ChunkResult:
         """Decode, hydrate and process records, in order."""
         result = ChunkResult(records=len(records))
+        records = [record for record in records if self._is_wanted(record)]
         for record, stream in zip(records, self._hydrate(records), strict=True):
             if isinstance(stream, PipestreamError):
                 self._add_failure(result, record, stream, attempts=1)
@@ -83,6 +84,9 @@ class ChunkProcessor:
                 key = "" if stream.HasField("document") else key_of(stream)
                 if self.task.datasource_id:
                     self._enter_graph(stream, record)
+                elif not self.task.is_live:
+                    # The live run's objects and children have names derived from this id; ours must differ.
+                    stream.stream_id = derive_child_id(stream.stream_id, self.task.node_id, f"lane/{self.task.lane}")
                 check_key_part(stream.metadata.account_id, "account id")
                 check_key_part(stream.stream_id, "stream id")
                 streams.append(stream)
@@ -99,6 +103,10 @@ class ChunkProcessor:
             except PipestreamError as error:
                 streams[index] = error
         return streams
+
+    def _is_wanted(self, record: InputRecord) -> bool:
+        """A backfill of some documents passes over the others; the key of a record is its document's id."""
+        return not self.task.doc_ids or (record.key or b"").decode("utf-8", "replace") in self.task.doc_ids
 
     def _decode(self, record: InputRecord) -> PipeStream:
         if record.value is None:
@@ -133,6 +141,9 @@ class ChunkProcessor:
         if emission.outcome is Outcome.DEAD_LETTER:
             assert emission.error is not None
             self._add_dead_letter(result, record, emission, emission.error, is_entry=is_entry)
+            return
+        if emission.outcome is Outcome.HANDED_OVER:
+            result.sent[emission.counted_as] += 1
             return
         if emission.outcome is Outcome.EDGE:
             assert emission.edge is not None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pipestream.drain.backfill import Backfill
 from pipestream.errors import PipestreamError
 from pipestream.graph.model import Graph
 from pipestream.ledger.model import Tally
@@ -21,14 +22,21 @@ class DrainRequest:
     topic: str
     run_id: str
     budget: int
-    backfill_id: str = ""
+    backfill: Backfill | None = None
     accept_failures: bool = False
     """Write dead letters even if most of a range fails."""
+    start_at: str = ""
+    """Where to start if the topic has no head yet; empty: where the graph says."""
 
     @property
     def lane(self) -> str:
         """Return the ledger's name for this reader of the topic."""
-        return f"{self.graph.graph_id}@{self.backfill_id}" if self.backfill_id else self.graph.graph_id
+        graph_id = self.graph.graph_id
+        return f"{graph_id}@{self.backfill.backfill_id}" if self.backfill else graph_id
+
+    def plan_id(self, slot: int) -> str:
+        """Return the id of the run's plan: the same for a retry, and for a backfill whichever run goes on with it."""
+        return f"{self.lane}|{self.topic}" if self.backfill else f"{self.run_id}|{self.topic}|{slot}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +50,14 @@ class RangeTask:
     end: int
     lane: str
     group: str
-    plan_key: str
     run_id: str
     node_id: str
     datasource_id: str
     accept_failures: bool
-    graph_json: str = field(repr=False)
+    doc_ids: tuple[str, ...]
+    is_live: bool
+    graph: str = field(repr=False)
+    """The graph's message in base64; it was checked before the plan was made."""
 
     @property
     def range(self) -> OffsetRange:
@@ -63,7 +73,8 @@ class RangeTask:
 
     @classmethod
     def from_json(cls, text: str) -> RangeTask:
-        return cls(**json.loads(text))
+        values = json.loads(text)
+        return cls(**{**values, "doc_ids": tuple(values["doc_ids"])})
 
 
 @dataclass(frozen=True, slots=True)

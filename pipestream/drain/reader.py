@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from pipestream.drain.broker import explain_errors, range_consumer
+from pipestream.drain.messages import is_end_of_partition, is_gone, is_passing, to_record
 from pipestream.drain.records import InputRecord
 from pipestream.errors import BrokerUnavailable, OffsetsExpired
 from pipestream.offsets.ranges import OffsetRange
@@ -19,8 +20,6 @@ from pipestream.settings import Settings
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.5
-_RECONNECTING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE)
-_GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
 class RangeReader:
@@ -69,7 +68,7 @@ class RangeReader:
             for message in messages:
                 is_at_end = is_at_end or self._is_behind_end(message)
                 if not is_at_end and message.error() is None:
-                    chunk.append(_to_record(message))
+                    chunk.append(to_record(message))
             if is_at_end or self._position() >= self._range.end:
                 yield chunk, self._range.end
                 return
@@ -81,11 +80,11 @@ class RangeReader:
         """Tell whether a record, or the event that the partition is read up, lies behind the range."""
         error = message.error()
         offset = message.offset()
-        if error is None or error.code() == KafkaError._PARTITION_EOF:
+        if error is None or is_end_of_partition(error):
             return offset is not None and offset >= self._range.end
-        if error.code() in _GONE:
+        if is_gone(error):
             raise OffsetsExpired(self._range.topic, self._range.partition, self._range.start, self._range.end)
-        if error.retriable() or error.code() in _RECONNECTING:
+        if is_passing(error):
             log.warning("%s: %s; the client reconnects by itself", self._range, error)
             return False
         raise BrokerUnavailable(f"reading {self._range}: {error}")
@@ -95,16 +94,3 @@ class RangeReader:
 
     def _partition(self, offset: int = -1001) -> TopicPartition:
         return TopicPartition(self._range.topic, self._range.partition, offset)
-
-
-def _to_record(message: Message) -> InputRecord:
-    raw: Any = message  # the client's stubs allow None for what a record without an error always has
-    return InputRecord(
-        topic=raw.topic(),
-        partition=raw.partition(),
-        offset=raw.offset(),
-        timestamp_ms=raw.timestamp()[1],
-        key=raw.key(),
-        value=raw.value(),
-        headers=tuple((name, value or b"") for name, value in raw.headers() or ()),
-    )

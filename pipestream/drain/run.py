@@ -6,30 +6,32 @@ transaction as the outputs. ``L <= G`` always; what lies between was done by a r
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from pipestream import faults
 from pipestream.drain.broker import Broker, TopicIdentity
 from pipestream.drain.model import DrainReport, DrainRequest, RangeFailed, RangeOutcome, RangeTask, Spread
-from pipestream.drain.note import read_note
-from pipestream.errors import LeaseLost, LeaseUnavailable, TopicMissing, TopicReplaced
+from pipestream.drain.note import note_start, read_note
+from pipestream.errors import LeaseLost, LeaseUnavailable, LedgerConflict, TopicMissing, TopicReplaced
+from pipestream.graph.flow import start_at, topic_targets
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.model import Graph
-from pipestream.graph.proto import to_json
+from pipestream.graph.proto import to_binary
 from pipestream.leases.keeper import LeaseKeeper
 from pipestream.leases.slots import acquire_any, slot_partitions
 from pipestream.leases.store import Lease, LeaseStore
 from pipestream.ledger import Entry, EntryKind, Ledger, Plan, Tally
 from pipestream.offsets.plan import plan_ranges
-from pipestream.offsets.ranges import OffsetRange
+from pipestream.offsets.ranges import OffsetRange, Watermarks
+from pipestream.offsets.reconcile import reconcile
+from pipestream.offsets.start import start_offsets
 from pipestream.settings import Settings
-from pipestream.topics.required import topic_targets
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +42,17 @@ def run_drain(
     spread: Spread,
     *,
     leases: LeaseStore,
+    find_graph: Callable[[str], Graph] | None = None,
     on_lease_lost: Callable[[LeaseLost], None] | None = None,
+    broker: Broker | None = None,
 ) -> DrainReport:
     """Drain what waits in a topic, up to the budget.
 
     :param spread: runs the range tasks, over Spark or in this process.
+    :param find_graph: gives the graph of a hash. A retry uses the graph its plan was made with, even if another
+        has been applied since.
     :param on_lease_lost: called once if the lease is lost while tasks run, to stop them.
+    :param broker: another to ask than the one of the settings; a model of one, in tests.
     :raises RangeFailed: a task stopped early; what was done up to there is entered.
     :raises LedgerConflict: another run entered the same ranges first; nothing was changed.
     """
@@ -57,7 +64,8 @@ def run_drain(
         return DrainReport("skipped", request.topic, reason=str(error))
     with LeaseKeeper(leases, lease, on_lost=on_lease_lost) as keeper:
         faults.reach(faults.LEASE_ACQUIRED)
-        run = _Run(request, settings, lease, leases.desired(request.topic).replicas)
+        replicas = leases.desired(request.topic).replicas
+        run = _Run(request, settings, lease, replicas, find_graph, broker or Broker(settings))
         report = run.execute(spread, keeper.check)
     return _timed(report, started)
 
@@ -70,16 +78,26 @@ def consumer_group(graph: Graph, lane: str) -> str:
 class _Run:
     """One run while it holds the lease."""
 
-    def __init__(self, request: DrainRequest, settings: Settings, lease: Lease, replicas: int) -> None:
+    def __init__(
+        self,
+        request: DrainRequest,
+        settings: Settings,
+        lease: Lease,
+        replicas: int,
+        find_graph: Callable[[str], Graph] | None,
+        broker: Broker,
+    ) -> None:
         self.request = request
+        self.graph = request.graph
+        self.find_graph = find_graph
         self.settings = settings
         self.lease = lease
         self.replicas = replicas
-        self.broker = Broker(settings)
+        self.broker = broker
         self.ledger = Ledger(settings)
         self.group = consumer_group(request.graph, request.lane)
         self.graph_hash = graph_hash(request.graph)
-        self.plan_id = f"{request.run_id}|{request.topic}|{lease.slot}"
+        self.plan_id = request.plan_id(lease.slot)
 
     def execute(self, spread: Spread, check_lease: Callable[[], None]) -> DrainReport:
         identity = self.broker.identify(self.request.topic)
@@ -89,12 +107,12 @@ class _Run:
         recovered: list[Entry] = []
         if plan is not None:
             log.info("taking up plan %s, made at %s", plan.plan_id, plan.planned_at)
+            self._use_graph_of(plan)
         else:
             plan, recovered = self._make_plan(identity, check_lease)
         remaining = self._remaining(plan) if plan else []
         if not remaining:
-            status = "drained" if recovered or plan else "empty"
-            return self._report(status, recovered, self._entered(plan))
+            return self._nothing_left(plan, recovered)
         assert plan is not None
         outcomes = sorted(
             spread([self._task(identity, each) for each in remaining]), key=lambda outcome: outcome.partition
@@ -108,26 +126,25 @@ class _Run:
         _raise_first_failure(outcomes)
         return self._report("drained", recovered, self._entered(plan))
 
+    def _use_graph_of(self, plan: Plan) -> None:
+        if plan.graph_hash == self.graph_hash:
+            return
+        if self.find_graph is None:
+            raise LedgerConflict(
+                f"plan {plan.plan_id} was made with another version of graph {plan.graph_id} "
+                f"({plan.graph_hash[:12]}); run under a new run id to plan with this one"
+            )
+        self.graph, self.graph_hash = self.find_graph(plan.graph_hash), plan.graph_hash
+
     def _make_plan(self, identity: TopicIdentity, check_lease: Callable[[], None]) -> tuple[Plan | None, list[Entry]]:
         """Reconcile, then choose the ranges and write them down before any work."""
         request, topic = self.request, self.request.topic
-        partitions = slot_partitions(self.lease.slot, self.replicas, len(identity.partitions))
-        watermarks = self.broker.watermarks(topic, partitions)
-        heads = self.ledger.heads(request.lane, topic, partitions)
-        committed = self.broker.committed(self.group, topic, partitions)
-        recovered, next_offsets = [], {}
-        for partition in partitions:
-            head = heads.get(partition)
-            done = committed.get(partition)
-            # No G: never committed, or forgotten by Kafka after a quiet week. L is then the truth, not "start over".
-            position = max((o for o in (head, done.offset if done else None) if o is not None), default=None)
-            if position is None:
-                continue
-            next_offsets[partition] = position
-            begin = head if head is not None else watermarks[partition].low
-            if position > begin and done:
-                recovered.append(self._recovered(OffsetRange(topic, partition, begin, position), done.note, identity))
-        ranges = plan_ranges(topic, next_offsets, watermarks, budget=request.budget)
+        if request.backfill:
+            watermarks = self.broker.watermarks(topic, identity.partitions)
+            ranges = request.backfill.ranges(self.broker, topic, watermarks)
+            recovered: list[Entry] = []
+        else:
+            ranges, recovered = self._reconcile(identity)
         check_lease()
         if recovered:
             self.ledger.enter(recovered)
@@ -156,6 +173,37 @@ class _Run:
         faults.reach(faults.PLAN_WRITTEN)
         return plan, recovered
 
+    def _reconcile(self, identity: TopicIdentity) -> tuple[list[OffsetRange], list[Entry]]:
+        """Return the ranges to drain, and entries for those that a dead run left behind."""
+        request, topic = self.request, self.request.topic
+        partitions = slot_partitions(self.lease.slot, self.replicas, len(identity.partitions))
+        watermarks = self.broker.watermarks(topic, partitions)
+        heads = self.ledger.heads(request.lane, topic, partitions)
+        committed = self.broker.committed(self.group, topic, partitions)
+        offsets = {partition: found.offset for partition, found in committed.items()}
+        begins = {p: start for p, found in committed.items() if (start := note_start(found.note)) is not None}
+        standing = reconcile(topic, partitions, heads, offsets, begins, watermarks)
+        recovered = [self._recovered(r, committed[r.partition].note, identity) for r in standing.left_behind]
+        # A partition added later starts at its beginning: only a topic that is wholly new has a place to start.
+        next_offsets = standing.next_offsets or self._begin(identity, watermarks)
+        return plan_ranges(topic, next_offsets, watermarks, budget=request.budget), recovered
+
+    def _begin(self, identity: TopicIdentity, watermarks: Mapping[int, Watermarks]) -> dict[int, int]:
+        """Choose where a topic without a head starts, and keep the answer: it moves with time."""
+        lane, topic = self.request.lane, self.request.topic
+        policy = self.request.start_at or start_at(self.graph, topic)
+        if not policy:
+            return {}
+        starts = start_offsets(self.broker, topic, watermarks, policy, watermarks)
+        skipped = [
+            self._make_entry(OffsetRange(topic, p, watermarks[p].low, start), EntryKind.SKIPPED, None, 0.0, identity)
+            for p, start in starts.items()
+            if start > watermarks[p].low
+        ]
+        self.ledger.begin(lane, topic, identity.topic_id, starts, skipped)
+        log.info("%s starts at %s: %s", topic, policy, starts)
+        return starts
+
     def _remaining(self, plan: Plan) -> list[OffsetRange]:
         """Return what is left of a plan: a retry finds ranges entered, by itself or by a run that recovered them."""
         heads = self.ledger.heads(plan.lane, plan.topic, (r.partition for r in plan.ranges))
@@ -167,7 +215,7 @@ class _Run:
         return left
 
     def _task(self, identity: TopicIdentity, offsets: OffsetRange) -> RangeTask:
-        graph = self.request.graph
+        graph = self.graph
         node_id = topic_targets(graph).get(self.request.topic)
         if node_id is None:
             raise TopicMissing(self.request.topic)
@@ -180,13 +228,13 @@ class _Run:
             end=offsets.end,
             lane=self.request.lane,
             group=self.group,
-            # Short, because it is part of a note of limited length.
-            plan_key=hashlib.sha256(self.plan_id.encode()).hexdigest()[:16],
             run_id=self.request.run_id,
             node_id=node_id,
             datasource_id=datasource_id,
             accept_failures=self.request.accept_failures,
-            graph_json=to_json(graph),
+            doc_ids=self.request.backfill.doc_ids if self.request.backfill else (),
+            is_live=self.request.backfill is None,
+            graph=b64encode(to_binary(graph)).decode(),
         )
 
     def _entry(self, outcome: RangeOutcome, identity: TopicIdentity) -> Entry:
@@ -226,12 +274,25 @@ class _Run:
         found = self.ledger.entries(plan_id=plan.plan_id)
         return [entry for entry in found if entry.kind is EntryKind.DRAINED]
 
-    def _report(self, status: str, recovered: Sequence[Entry], entered: Sequence[Entry]) -> DrainReport:
+    def _nothing_left(self, plan: Plan | None, recovered: list[Entry]) -> DrainReport:
+        if self.request.backfill:
+            name = self.request.backfill.backfill_id
+            reason = (
+                f"backfill {name} of {self.request.topic} is finished" if plan else f"backfill {name} covers nothing"
+            )
+            return self._report("empty", recovered, [], reason)
+        if plan or recovered:
+            return self._report("drained", recovered, self._entered(plan))
+        return self._report("empty", recovered, [], f"nothing waits in {self.request.topic}")
+
+    def _report(
+        self, status: str, recovered: Sequence[Entry], entered: Sequence[Entry], reason: str = ""
+    ) -> DrainReport:
         total = sum((entry.tally for entry in (*recovered, *entered) if entry.tally), Tally())
         return DrainReport(
             status,
             self.request.topic,
-            reason="" if status != "empty" else f"nothing waits in {self.request.topic}",
+            reason=reason,
             ranges=len(entered),
             recovered_ranges=len(recovered),
             records=total.records,

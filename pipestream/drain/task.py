@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
+from base64 import b64decode
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -28,7 +29,7 @@ from pipestream.engine.follow import retry_policy
 from pipestream.engine.services import open_services
 from pipestream.errors import PipestreamError, RangeMostlyFailing, TransientError
 from pipestream.graph.hashing import graph_hash
-from pipestream.graph.proto import from_json
+from pipestream.graph.proto import from_kept
 from pipestream.ledger.model import Tally
 from pipestream.settings import Settings
 
@@ -76,7 +77,7 @@ class _RangeDrain:
 
     def run(self) -> None:
         task, settings = self.task, self.settings
-        graph = from_json(task.graph_json, cel_engine=settings.cel_engine)
+        graph = from_kept(b64decode(task.graph), source=f"plan of {task.range}")
         with ExitStack() as stack:
             store = stack.enter_context(open_store(settings.store_uri, settings))
             services = stack.enter_context(open_services(graph, settings, task.node_id))
@@ -92,7 +93,7 @@ class _RangeDrain:
                 faults.reach(faults.CHUNK_PROCESSED)
                 self._patiently(partial(store.put_many, list(result.objects.items())))
                 tally = None if self.tally is None else self.tally + result.tally()
-                note = "" if tally is None else write_note(task.plan_key, task.start, tally)
+                note = "" if tally is None else write_note(task.start, tally)
                 writer.commit(result.outputs, end, note, reader.group_metadata())
                 self.position, self.tally = end, tally
                 faults.reach(faults.CHUNK_COMMITTED)
@@ -105,7 +106,8 @@ class _RangeDrain:
         if committed > self.task.start:
             log.info("%s: an earlier try got to %d, going on there", self.task.range, committed)
             self.position = committed
-            self.tally = read_note(note, self.task.start, self.task.plan_key)
+            # Another run may have gone further than this plan; its note then counts records that are not ours.
+            self.tally = read_note(note, self.task.start) if committed <= self.task.end else None
 
     def _refuse_if_mostly_failing(self, result: ChunkResult) -> None:
         self._seen += result.records

@@ -21,6 +21,8 @@ class Outcome(Enum):
     HAPPY_END = HAPPY
     ERROR_END = ERROR
     DEAD_LETTER = "dead-letter"
+    HANDED_OVER = "handed-over"
+    """A remote engine has taken it; there is nothing to send."""
 
 
 @dataclass(frozen=True, slots=True)

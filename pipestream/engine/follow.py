@@ -9,10 +9,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipestream.engine.emission import Emission, Outcome
+from pipestream.engine.emission import Emission
 from pipestream.engine.process import Services, fail, process_node
 from pipestream.errors import PipestreamError, TerminalError, TransientError
-from pipestream.graph.model import DeadLetterPolicy, Graph, Node, Transport
+from pipestream.graph.flow import is_by_kafka
+from pipestream.graph.model import DeadLetterPolicy, Graph, Node
 from pipestream.settings import Settings
 from pipestream.wire import PipeStream
 
@@ -64,17 +65,16 @@ def follow(
     while waiting:
         current = waiting.popleft()
         for emission in _process_with_retries(current, graph, services, settings, sleep):
-            if emission.outcome is Outcome.EDGE and is_fused(emission, graph):
+            if is_fused(emission):
                 waiting.append(emission.stream)
             else:
                 leaving.append(emission)
     return leaving
 
 
-def is_fused(emission: Emission, graph: Graph) -> bool:
-    """Tell whether an emission stays in this task: a gRPC edge to a node of this graph."""
-    edge = emission.edge
-    return edge is not None and edge.transport is Transport.GRPC and edge.to_node_id in graph.node_by_id
+def is_fused(emission: Emission) -> bool:
+    """Tell whether an emission stays in this task: it goes along a gRPC edge."""
+    return emission.edge is not None and not is_by_kafka(emission.edge)
 
 
 def _process_with_retries(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pipestream.engine.emission import Emission, Outcome
+from pipestream.engine.remote import RemoteEngine
 from pipestream.errors import HopsExceeded, PipestreamError, RecordInvalid
 from pipestream.graph.model import Edge, Graph, Node
 from pipestream.ids import derive_child_id
@@ -27,6 +28,7 @@ class Services:
 
     conditions: Conditions
     module_of: Callable[[Node], Module]
+    engine_of: Callable[[Node], RemoteEngine]
     cel_engine: str
     module_timeout_s: float
     now: Callable[[], float] = time.time
@@ -35,6 +37,7 @@ class Services:
 def process_node(stream: PipeStream, graph: Graph, services: Services, attempt: int = 1) -> list[Emission]:
     """Run a stream's current node and return where its documents go.
 
+    0. A node that lives in a remote engine is processed there; nothing comes back.
     1. Filters: a document that fails one skips the module and is still routed.
     2. Pre-mappings, module, post-mappings. No document from the module: its route ends happily.
     3. Every document goes along every edge that matches it; where none does, its route ends happily.
@@ -49,6 +52,11 @@ def process_node(stream: PipeStream, graph: Graph, services: Services, attempt: 
         )
     if stream.hop_count >= graph.max_hops:
         raise HopsExceeded(f"{stream.hop_count} hops, and graph {graph.graph_id} allows {graph.max_hops}")
+
+    if node.engine:
+        timeout_s = node.timeout_s or services.module_timeout_s
+        services.engine_of(node).process(stream, _idempotency_key(stream, node), timeout_s)
+        return [Emission(Outcome.HANDED_OVER, stream, node.node_id)]
 
     started = services.now()
     documents = _run_module(stream, node, graph, services, attempt)
@@ -95,7 +103,7 @@ def _run_module(stream: PipeStream, node: Node, graph: Graph, services: Services
         stream_id=stream.stream_id,
         hop=stream.hop_count + 1,
         attempt=attempt,
-        idempotency_key=f"{stream.stream_id}/{node.node_id}/{stream.hop_count}",
+        idempotency_key=_idempotency_key(stream, node),
         config=node.config,
         timeout_s=node.timeout_s or services.module_timeout_s,
     )
@@ -151,6 +159,10 @@ def _record_hop(stream: PipeStream, node: Node, started: float, ended: float) ->
     hop.end_time.FromNanoseconds(int(ended * 1e9))
     done.metadata.last_processed_at.CopyFrom(hop.end_time)
     return done
+
+
+def _idempotency_key(stream: PipeStream, node: Node) -> str:
+    return f"{stream.stream_id}/{node.node_id}/{stream.hop_count}"
 
 
 def _copy(stream: PipeStream) -> PipeStream:

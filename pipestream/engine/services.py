@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
 from pipestream.engine.process import Services
-from pipestream.graph.model import Graph, Node, Transport
+from pipestream.engine.remote import RemoteEngine
+from pipestream.graph.flow import fused_with
+from pipestream.graph.model import Graph
 from pipestream.modules.resolve import resolve_module
 from pipestream.routing.conditions import compile_conditions
 from pipestream.settings import Settings
@@ -21,28 +23,20 @@ def open_services(graph: Graph, settings: Settings, entry_node_id: str) -> Itera
 
     :raises GraphInvalid: a module cannot be found.
     """
+    nodes = [graph.node_by_id[node_id] for node_id in fused_with(graph, entry_node_id)]
     with ExitStack() as stack:
         modules = {
-            node.module: stack.enter_context(closing(resolve_module(node.module)))
-            for node in fused_nodes(graph, entry_node_id)
+            spec: stack.enter_context(closing(resolve_module(spec)))
+            for spec in dict.fromkeys(node.module for node in nodes if not node.engine)
+        }
+        engines = {
+            target: stack.enter_context(closing(RemoteEngine(target)))
+            for target in dict.fromkeys(node.engine for node in nodes if node.engine)
         }
         yield Services(
             conditions=compile_conditions(graph, settings.cel_engine),
             module_of=lambda node: modules[node.module],
+            engine_of=lambda node: engines[node.engine],
             cel_engine=settings.cel_engine,
             module_timeout_s=settings.module_timeout_s,
         )
-
-
-def fused_nodes(graph: Graph, entry_node_id: str) -> list[Node]:
-    """Return the nodes that run in one task with a node: itself and those behind gRPC edges."""
-    found: dict[str, Node] = {}
-    waiting = [entry_node_id]
-    while waiting:
-        node_id = waiting.pop()
-        node = graph.node_by_id.get(node_id)
-        if node is None or node_id in found:
-            continue
-        found[node_id] = node
-        waiting += [e.to_node_id for e in graph.edges_from[node_id] if e.transport is Transport.GRPC]
-    return list(found.values())

@@ -70,7 +70,7 @@ def fed_topics(graph: Graph) -> dict[str, tuple[str, ...]]:
     for each in drained:
         if each.node_id not in by_node:
             topics: dict[str, None] = {}
-            for node_id in _fused_with(graph, each.node_id):
+            for node_id in fused_with(graph, each.node_id):
                 for edge in graph.edges_from.get(node_id, ()):
                     if is_by_kafka(edge) and not edge.is_cross_cluster:
                         topics[edge_topic(edge, graph.cluster_id)] = None
@@ -81,7 +81,7 @@ def fed_topics(graph: Graph) -> dict[str, tuple[str, ...]]:
     return {each.topic: by_node[each.node_id] for each in drained}
 
 
-def _fused_with(graph: Graph, node_id: str) -> list[str]:
+def fused_with(graph: Graph, node_id: str) -> list[str]:
     """Return the node and those its documents reach in the same task."""
     reached = {node_id: None}
     waiting = [node_id]
@@ -91,3 +91,12 @@ def _fused_with(graph: Graph, node_id: str) -> list[str]:
                 reached[edge.to_node_id] = None
                 waiting.append(edge.to_node_id)
     return list(reached)
+
+
+def start_at(graph: Graph, topic: str) -> str:
+    """Return where a topic without a head starts, as its datasource or its node says; empty: at its beginning."""
+    node = graph.node_by_id.get(topic_targets(graph).get(topic, ""))
+    for source in graph.datasources:
+        if topic == intake_topic(source.datasource_id):
+            return source.start_at
+    return node.start_at if node else ""

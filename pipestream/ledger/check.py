@@ -71,6 +71,7 @@ def _check_tiling(entries: Sequence[Entry]) -> tuple[list[tuple[FaultKind, str]]
     found: list[tuple[FaultKind, str]] = []
     # An operator's entry says that the head was moved, so what lies before it need not join.
     moved = [number for number, entry in enumerate(entries) if entry.kind is EntryKind.REBASELINED]
+    end: int | None
     if moved:
         latest = max(moved, key=lambda number: entries[number].entered_at)
         end = entries[latest].range.end

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,16 @@ class Ledger:
     def plans_uri(self) -> str:
         """Where the plans are."""
         return f"{self._root}/plans"
+
+    def table_uris(self) -> tuple[str, str]:
+        """Return where both tables are; they are made if they are not there yet."""
+        self._open(self.plans_uri, tables.PLANS)
+        self._open(self.entries_uri, tables.ENTRIES)
+        return self.plans_uri, self.entries_uri
+
+    def open_table(self, uri: str) -> DeltaTable:
+        """Return one of the tables as it is now, for upkeep."""
+        return DeltaTable(uri, storage_options=self._options)
 
     def heads(self, lane: str, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """Return the end of the last range entered, per partition; one never entered is absent."""
@@ -94,6 +104,22 @@ class Ledger:
             else:
                 return
         raise LedgerConflict(f"the ledger is contended: {_TRIES} commits in a row lost a race; run again")
+
+    def begin(self, lane: str, topic: str, topic_id: str, starts: Mapping[int, int], skipped: Sequence[Entry]) -> None:
+        """Set the first heads of partitions that have none, so that "latest" means the same at every later run.
+
+        :param skipped: entries for the offsets before each start, where there are any.
+        :raises LedgerConflict: one of them has a head already.
+        """
+        table = self._open(self.entries_uri, tables.ENTRIES)
+        versions = {_head_app(lane, topic, partition): start for partition, start in starts.items()}
+        if any(table.transaction_version(app_id) is not None for app_id in versions):
+            raise LedgerConflict(f"{topic}: another run set where it starts; run again")
+        versions[_identity_app(lane, topic)] = _identity(topic_id)
+        try:
+            _append(table, tables.entry_rows(skipped), versions)
+        except CommitFailedError as error:
+            raise LedgerConflict(f"{topic}: another run set where it starts; run again") from error
 
     def rebaseline(self, entries: Sequence[Entry]) -> None:
         """Move heads to the end of each entry whatever they are now, and take the topic's id for the known one.

@@ -22,6 +22,8 @@ class EntryKind(Enum):
     """An earlier run did the work and died before it could enter it."""
     REBASELINED = "rebaselined"
     """An operator moved the head by hand."""
+    SKIPPED = "skipped"
+    """Older than the place where the graph says that the topic starts."""
 
 
 @dataclass(frozen=True, slots=True)

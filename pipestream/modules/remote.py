@@ -31,7 +31,7 @@ CHANNEL_OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 ]
-_TRANSIENT = {
+TRANSIENT_CODES = {
     grpc.StatusCode.ABORTED,
     grpc.StatusCode.CANCELLED,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -80,7 +80,7 @@ class GrpcModule:
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             return ModuleUnavailable(f"grpc:{self._target} took longer than {context.timeout_s:g} s")
         message = f"grpc:{self._target}: {code.name}: {details}"
-        return ModuleUnavailable(message) if code in _TRANSIENT else ModuleFailed(message)
+        return ModuleUnavailable(message) if code in TRANSIENT_CODES else ModuleFailed(message)
 
 
 def _request(document: PipeDoc, context: ModuleContext) -> ProcessDataRequest:

@@ -114,6 +114,8 @@ def assign(consumer: Consumer, settings: Settings, positions: Mapping[Partition,
     """Read these partitions from these offsets on, and no others."""
     topics = ", ".join(sorted({topic for topic, _ in positions}))
     with explain_errors(settings, topics):
+        # A pause outlives its assignment. Resumed first, because to resume goes back to what was last consumed.
+        consumer.resume(consumer.assignment())
         consumer.assign([TopicPartition(*partition, offset) for partition, offset in positions.items()])
 
 

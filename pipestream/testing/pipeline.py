@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from google.protobuf.message import DecodeError
 
 from pipestream.drain.broker import Broker, client_config
 from pipestream.drain.local import spread_here
+from pipestream.drain.messages import to_record
 from pipestream.drain.model import DrainReport, DrainRequest, Spread
 from pipestream.drain.records import InputRecord
 from pipestream.drain.run import run_drain
@@ -45,25 +48,25 @@ class Pipeline:
     def create_topics(self) -> None:
         TopicAdmin(self.settings).create(required_topics(self.graph, self.settings))
 
-    def send(self, topic: str, doc_ids: Sequence[str], partition: int = 0) -> None:
+    def send(self, topic: str, doc_ids: Sequence[str], partition: int = 0, timestamp: datetime | None = None) -> None:
         """Publish small inline documents to one partition of an intake topic."""
+        sent_at = int(timestamp.timestamp() * 1000) if timestamp else 0
         producer = Producer(client_config(self.settings))
         for doc_id in doc_ids:
             stream = PipeStream()
             stream.document.doc_id = doc_id
             stream.document.search_metadata.title = doc_id
-            self.send_bytes(
-                topic, stream.SerializeToString(), key=doc_id.encode(), partition=partition, through=producer
+            producer.produce(
+                topic, value=stream.SerializeToString(), key=doc_id.encode(), partition=partition, timestamp=sent_at
             )
+            producer.poll(0)
         producer.flush(30)
 
-    def send_bytes(
-        self, topic: str, value: bytes | None, *, key: bytes = b"", partition: int = 0, through: Producer | None = None
-    ) -> None:
+    def send_bytes(self, topic: str, value: bytes | None, *, key: bytes = b"", partition: int = 0) -> None:
         """Publish any record."""
-        producer = through or Producer(client_config(self.settings))
+        producer = Producer(client_config(self.settings))
         producer.produce(topic, value=value, key=key, partition=partition)
-        producer.flush(30) if through is None else producer.poll(0)
+        producer.flush(30)
 
     def drain(self, topic: str, run_id: str, *, spread: Spread | None = None, budget: int = 1_000_000) -> DrainReport:
         """Drain a topic in this process."""
@@ -117,25 +120,15 @@ def _until_end(consumer: Consumer) -> Iterator[InputRecord]:
         if error is not None:
             assert error.code() == KafkaError._PARTITION_EOF, error
             return
-        headers = tuple((name, bytes(value or b"")) for name, value in message.headers() or ())  # type: ignore[arg-type]
-        yield InputRecord(
-            str(message.topic()),
-            int(message.partition() or 0),
-            int(message.offset() or 0),
-            message.timestamp()[1],
-            message.key(),  # type: ignore[arg-type]
-            message.value(),  # type: ignore[arg-type]
-            headers,
-        )
+        yield to_record(message)
 
 
 def _stream(record: InputRecord) -> PipeStream:
     stream = PipeStream()
     if record.value:
-        try:
+        # A dead letter may hold anything.
+        with suppress(DecodeError):
             stream.ParseFromString(record.value)
-        except Exception:  # noqa: BLE001, S110 - a dead letter may hold anything
-            pass
     return stream
 
 

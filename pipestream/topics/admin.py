@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # it does not declare what it exports
     AdminClient,
     AlterConfigOpType,
@@ -92,13 +92,6 @@ class TopicAdmin:
         low = self._list_offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         high = self._list_offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         return {number: Watermarks(low[number], high[number]) for number in low}
-
-    def committed(self, group: str, topic: str) -> dict[int, int]:
-        """Return the offsets a consumer group has committed; a partition without one is left out."""
-        request = [ConsumerGroupTopicPartitions(group)]
-        futures = self._call(self._client.list_consumer_group_offsets, request, request_timeout=self._timeout_s)
-        found = self._call(futures[group].result).topic_partitions
-        return {each.partition: each.offset for each in found if each.topic == topic and each.offset >= 0}
 
     def create(self, specs: Sequence[TopicSpec]) -> list[str]:
         """Create topics and wait until the broker knows them; those that exist stay as they are.

@@ -10,7 +10,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from pipestream_airflow.ingest_operator import IngestOperator
 
 from pipestream.drain.check import pending
 from pipestream.graph.load import load_graph
@@ -21,6 +20,7 @@ from pipestream.ledger import Ledger
 from pipestream.local.state import write_settings
 from pipestream.samples.generate import write_sample_documents
 from pipestream.topics.apply import apply_graph
+from pipestream_airflow.ingest_operator import IngestOperator
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENTS = 60

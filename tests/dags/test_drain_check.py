@@ -3,10 +3,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from pipestream_airflow.drain_check import reason_to_skip
 
 from pipestream.leases import Assignment, DesiredState
 from pipestream.leases.none import NoLeaseStore
+from pipestream_airflow.drain_check import reason_to_skip
 
 TOPIC = "pipestream.main.enrich"
 RUN = "pipestream_sample/manual__1/drain_enrich"

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
-from pipestream_airflow import drain_operator
-from pipestream_airflow.drain_operator import DrainOperator, find_drain_job
 
 from pipestream.errors import BrokerUnavailable, TopicMissing
+from pipestream_airflow import drain_operator
+from pipestream_airflow.drain_operator import DrainOperator, find_drain_job
 
 TOPIC = "intake.files"
 GRAPH = """

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from airflow import plugins_manager
 from airflow.sdk.exceptions import ParamValidationError
+
 from pipestream_airflow import drain_pool
 from pipestream_airflow.run_params import MODES, RunParams, form
 

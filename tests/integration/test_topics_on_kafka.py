@@ -65,7 +65,6 @@ def test_watermarks_say_what_a_topic_holds(admin, settings, unique):
     assert producer.flush(30) == 0
 
     assert admin.watermarks(unique) == {0: Watermarks(0, 0), 1: Watermarks(0, 3)}
-    assert admin.committed(f"{unique}-nobody", unique) == {}
 
 
 def test_deleting_what_is_not_there_is_no_error(admin, unique):

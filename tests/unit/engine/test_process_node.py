@@ -1,11 +1,21 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
+
+import grpc
 import pytest
 
 from pipestream.engine.emission import Outcome
 from pipestream.engine.follow import follow, retry_policy
 from pipestream.engine.process import Services, process_node
+from pipestream.engine.remote import RemoteEngine
 from pipestream.errors import ConditionError, HopsExceeded, ModuleFailed, ModuleUnavailable, RecordInvalid
+from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import ProcessNodeResponse
+from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import (
+    EngineV1ServiceServicer,
+    add_EngineV1ServiceServicer_to_server,
+)
 from pipestream.graph.model import DeadLetterPolicy, Edge, Graph, Node, NodeType, Transport
 from pipestream.routing.conditions import compile_conditions
 from pipestream.settings import Settings
@@ -58,12 +68,41 @@ def calls():
 
 
 @pytest.fixture
-def services(calls):
+def remote_engine():
+    """A real engine on loopback that keeps what it gets; an error message in ``answers`` is its next answer."""
+
+    class Servicer(EngineV1ServiceServicer):
+        taken: ClassVar[list] = []
+        answers: ClassVar[list] = []
+
+        def ProcessNode(self, request, context):  # noqa: N802 - the service's name for it
+            self.taken.append((request.stream, dict(context.invocation_metadata())["pipestream-idempotency-key"]))
+            error = self.answers.pop() if self.answers else ""
+            return ProcessNodeResponse(success=not error, error_message=error)
+
+    server = grpc.server(ThreadPoolExecutor(1))
+    add_EngineV1ServiceServicer_to_server(Servicer(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    engine = RemoteEngine(f"127.0.0.1:{port}")
+
+    def engine_of(_node):
+        return engine
+
+    engine_of.servicer = Servicer
+    yield engine_of
+    engine.close()
+    server.stop(None).wait()
+
+
+@pytest.fixture
+def services(calls, remote_engine):
     def make(graph, **scripts):
         def module_of(node):
             return ScriptedModule(scripts.get(node.node_id, lambda document, _context: [document]), calls)
 
-        return Services(compile_conditions(graph, "cel-expr"), module_of, "cel-expr", 30.0, now=lambda: 1_000.0)
+        conditions = compile_conditions(graph, "cel-expr")
+        return Services(conditions, module_of, remote_engine, "cel-expr", 30.0, now=lambda: 1_000.0)
 
     return make
 
@@ -218,6 +257,27 @@ def test_a_fused_edge_runs_the_next_node_in_the_same_task(services, calls):
     assert [context.node_id for context in calls] == ["a", "b"]
     assert (emission.to_node_id, emission.node_id) == ("c", "b")
     assert list(emission.stream.processing_path) == ["a", "b"]
+
+
+def test_a_node_in_a_remote_engine_is_processed_there_and_nothing_comes_back(services, remote_engine, calls):
+    graph = make_graph([node("a"), node("b", engine="elsewhere:1")], [edge("a", "b", transport=Transport.GRPC)])
+
+    (emission,) = follow(stream_at("a"), graph, services(graph), SETTINGS)
+
+    assert emission.outcome is Outcome.HANDED_OVER
+    ((stream, key),) = remote_engine.servicer.taken
+    assert (stream.current_node_id, stream.document.doc_id, key) == ("b", "d1", "s1/b/1")
+    assert [context.node_id for context in calls] == ["a"]
+
+
+def test_an_error_of_a_remote_engine_fails_the_document(services, remote_engine):
+    graph = make_graph([node("a", engine="elsewhere:1")])
+    remote_engine.servicer.answers.append("no room")
+
+    (emission,) = follow(stream_at("a"), graph, services(graph), SETTINGS)
+
+    assert emission.outcome is Outcome.DEAD_LETTER
+    assert "no room" in str(emission.error)
 
 
 def test_a_fused_loop_ends_at_the_hop_limit_as_a_dead_letter(services):

@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 from google.protobuf.json_format import ParseDict
-from ruamel.yaml import YAML
 
 from pipestream.errors import ConditionError
 from pipestream.graph.model import Edge, Graph, Node
@@ -12,7 +12,7 @@ from pipestream.routing.conditions import check_condition, compile_conditions
 from pipestream.routing.engine import open_engine
 from pipestream.wire import PipeDoc, PipeStream
 
-TABLE = YAML(typ="safe").load(Path(__file__).with_name("condition_cases.yaml").read_text())
+TABLE = yaml.safe_load(Path(__file__).with_name("condition_cases.yaml").read_text())
 STREAM = ParseDict(TABLE["stream"], PipeStream())
 CASES = [
     pytest.param(group["document"], text, expected, id=f"{group['document']}-{expected}-{text}")

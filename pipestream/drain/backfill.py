@@ -1,0 +1,124 @@
+"""Drain a stretch of a topic's past again, beside the live runs.
+
+A backfill has an id, and with it a lane of its own: its own consumer group, heads and stream ids. So it never moves
+a live head, an interrupted one goes on where it stopped, and a finished one finds nothing left to do. Which offsets
+it covers is fixed in its plan when it first runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from pipestream.drain.broker import Broker
+from pipestream.errors import OffsetsExpired, TerminalError
+from pipestream.ids import check_graph_id
+from pipestream.ledger import Ledger
+from pipestream.offsets.ranges import OffsetRange, Watermarks
+from pipestream.settings import Settings
+
+
+class BackfillInvalid(TerminalError):
+    """A backfill asks for something that cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """Which part of a topic's past to drain again, and under which name."""
+
+    backfill_id: str
+    since: datetime | None = None
+    until: datetime | None = None
+    offsets: Mapping[int, tuple[int, int]] | None = None
+    """Start and end per partition; partitions left out are not touched."""
+    doc_ids: tuple[str, ...] = ()
+    """Only these documents; all, if empty."""
+
+    def __post_init__(self) -> None:
+        check_graph_id(self.backfill_id, "backfill id")
+        if (self.since is None and self.until is None) == (self.offsets is None):
+            raise BackfillInvalid("a backfill covers either a time range (since, until) or an offset range")
+        if self.since and self.until and self.since >= self.until:
+            raise BackfillInvalid(f"since ({self.since}) must be before until ({self.until})")
+        for partition, (start, end) in (self.offsets or {}).items():
+            if not 0 <= start < end:
+                raise BackfillInvalid(f"partition {partition}: {start}..{end} is not a range of offsets")
+
+    def ranges(self, broker: Broker, topic: str, watermarks: Mapping[int, Watermarks]) -> list[OffsetRange]:
+        """Return the ranges it covers now; the plan then keeps them.
+
+        :raises OffsetsExpired: it asks for offsets that Kafka no longer holds.
+        """
+        if self.offsets is not None:
+            return _given_ranges(topic, self.offsets, watermarks)
+        starts = self._offsets_at(broker, topic, watermarks, self.since, {p: m.low for p, m in watermarks.items()})
+        ends = self._offsets_at(broker, topic, watermarks, self.until, {p: m.high for p, m in watermarks.items()})
+        return [OffsetRange(topic, p, starts[p], ends[p]) for p in sorted(starts) if starts[p] < ends[p]]
+
+    @staticmethod
+    def _offsets_at(
+        broker: Broker,
+        topic: str,
+        watermarks: Mapping[int, Watermarks],
+        moment: datetime | None,
+        default: dict[int, int],
+    ) -> dict[int, int]:
+        if moment is None:
+            return default
+        found = broker.offsets_at(topic, watermarks, int(moment.timestamp() * 1000))
+        # A time after the last record has no offset: the stretch then ends where the topic does.
+        return {p: min(found.get(p, mark.high), mark.high) for p, mark in watermarks.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a backfill would take."""
+
+    ranges: tuple[OffsetRange, ...]
+    offsets: int
+    seconds: float | None
+    """At the pace of this topic's runs so far; ``None`` where there were none."""
+
+
+def estimate_backfill(backfill: Backfill, settings: Settings, lane: str, topic: str) -> Estimate:
+    """Say what a backfill would cover and how long it may take, without doing anything."""
+    broker = Broker(settings)
+    watermarks = broker.watermarks(topic, broker.identify(topic).partitions)
+    ranges = tuple(backfill.ranges(broker, topic, watermarks))
+    offsets = sum(map(len, ranges))
+    entries = [entry for entry in Ledger(settings).entries(lane=lane, topic=topic) if entry.seconds > 0]
+    drained, seconds = sum(len(entry.range) for entry in entries), sum(entry.seconds for entry in entries)
+    return Estimate(ranges, offsets, offsets * seconds / drained if drained else None)
+
+
+def parse_offsets(texts: Iterable[str]) -> dict[int, tuple[int, int]]:
+    """Read ``PARTITION:START-END`` (half-open), as given on a command line.
+
+    :raises BackfillInvalid: a text is something else.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    for text in texts:
+        try:
+            partition, _, span = text.partition(":")
+            start, _, end = span.partition("-")
+            found[int(partition)] = (int(start), int(end))
+        except ValueError:
+            raise BackfillInvalid(f"{text!r} is not PARTITION:START-END, such as 0:100-200") from None
+    return found
+
+
+def _given_ranges(
+    topic: str, offsets: Mapping[int, tuple[int, int]], watermarks: Mapping[int, Watermarks]
+) -> list[OffsetRange]:
+    ranges = []
+    for partition, (start, end) in sorted(offsets.items()):
+        marks = watermarks.get(partition)
+        if marks is None:
+            raise BackfillInvalid(f"{topic} has no partition {partition}; it has 0 to {len(watermarks) - 1}")
+        if start < marks.low:
+            raise OffsetsExpired(topic, partition, start, marks.low)
+        if end > marks.high:
+            raise BackfillInvalid(f"{topic}[{partition}] ends at {marks.high}, before {end}")
+        ranges.append(OffsetRange(topic, partition, start, end))
+    return ranges

@@ -1,0 +1,20 @@
+"""A Spark session that knows Delta. Drains do not need one: they write the ledger without the JVM."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+
+def delta_session(app_name: str) -> SparkSession:
+    """Return a session with Delta's SQL; its jar comes with ``--jars`` or ``--packages`` of spark-submit."""
+    return (
+        SparkSession.builder.appName(app_name)
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        # The ledger's tables are small: with the defaults every query runs fifty tasks or more.
+        .config("spark.databricks.delta.snapshotPartitions", "1")
+        .config("spark.sql.shuffle.partitions", "2")
+        # VACUUM lists folders with this many tasks, 10,000 by default.
+        .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
+        .getOrCreate()
+    )

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pipestream.drain.backfill import Backfill, BackfillInvalid, estimate_backfill
+from pipestream.drain.local import spread_here
+from pipestream.drain.model import DrainRequest
+from pipestream.drain.run import run_drain
+from pipestream.leases.none import NoLeaseStore
+from pipestream.ledger import EntryKind
+from pipestream.testing.pipeline import Pipeline
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture
+def pipeline(settings, unique, tmp_path, request):
+    template = request.config.rootpath / "tests" / "data" / "exactly_once.yaml"
+    file = tmp_path / f"{unique}.yaml"
+    file.write_text(template.read_text().replace("UNIQUE", unique))
+    made = Pipeline(settings.model_copy(update={"chunk_records": 5}), file)
+    made.create_topics()
+    return made
+
+
+@pytest.fixture
+def run(pipeline, unique):
+    def drain(run_id, *, backfill=None, spread=None, topic=f"intake.{unique}", **rest):
+        request = DrainRequest(pipeline.graph, topic, run_id, 1_000, backfill=backfill, **rest)
+        return run_drain(request, pipeline.settings, spread or spread_here(pipeline.settings), leases=NoLeaseStore())
+
+    return drain
+
+
+@pytest.fixture
+def second(unique):
+    return f"pipestream.{unique}.second"
+
+
+def test_a_backfill_drains_its_range_again_and_leaves_the_live_head_alone(pipeline, unique, run, second):
+    pipeline.send(f"intake.{unique}", [f"a{n}" for n in range(20)])
+    run("live-1")
+    live = pipeline.ledger.heads(unique, f"intake.{unique}", [0, 1])
+
+    report = run("run-2", backfill=Backfill("again", offsets={0: (5, 12)}))
+
+    assert (report.status, report.records) == ("drained", 7)
+    assert pipeline.doc_ids(second) == {f"a{n}": 2 if 5 <= n < 12 else 1 for n in range(20)}
+    assert pipeline.ledger.heads(unique, f"intake.{unique}", [0, 1]) == live
+
+
+def test_a_backfilled_document_does_not_overwrite_the_live_one(pipeline, unique, run, second):
+    pipeline.send(f"intake.{unique}", ["a0"])
+    run("live-1")
+    run("run-2", backfill=Backfill("again", offsets={0: (0, 1)}))
+
+    assert len({letter.stream.stream_id for letter in pipeline.read(second)}) == 2
+
+
+def test_repeating_a_finished_backfill_does_nothing_and_says_so(pipeline, unique, run, second):
+    pipeline.send(f"intake.{unique}", [f"a{n}" for n in range(6)])
+    backfill = Backfill("once", offsets={0: (0, 6)})
+    run("run-1", backfill=backfill)
+
+    report = run("run-2", backfill=backfill)
+
+    assert (report.status, report.reason) == ("empty", f"backfill once of intake.{unique} is finished")
+    assert sorted(pipeline.doc_ids(second).values()) == [1] * 6
+
+
+def test_an_interrupted_backfill_goes_on_where_it_stopped_under_another_run(pipeline, unique, run, second):
+    pipeline.send(f"intake.{unique}", [f"a{n}" for n in range(12)])
+    backfill = Backfill("cut", offsets={0: (0, 12)})
+
+    def die_after_the_work(tasks):
+        list(spread_here(pipeline.settings)(tasks))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run("run-1", backfill=backfill, spread=die_after_the_work)
+    report = run("run-2", backfill=backfill)
+
+    assert (report.status, report.records) == ("drained", 12)
+    assert sorted(pipeline.doc_ids(second).values()) == [1] * 12
+
+
+def test_a_backfill_by_time_covers_the_records_of_that_time(pipeline, unique, run, second):
+    topic = f"intake.{unique}"
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    for hour in range(4):
+        pipeline.send(topic, [f"h{hour}"], timestamp=noon + timedelta(hours=hour))
+
+    window = Backfill("hours", since=noon + timedelta(hours=1), until=noon + timedelta(hours=3))
+    run("run-1", backfill=window)
+
+    assert pipeline.doc_ids(second) == {"h1": 1, "h2": 1}
+
+
+def test_a_backfill_of_named_documents_passes_over_the_others(pipeline, unique, run, second):
+    pipeline.send(f"intake.{unique}", [f"a{n}" for n in range(10)])
+
+    run("run-1", backfill=Backfill("some", offsets={0: (0, 10)}, doc_ids=("a3", "a7")))
+
+    assert pipeline.doc_ids(second) == {"a3": 1, "a7": 1}
+
+
+def test_an_estimate_counts_and_prices_a_backfill_without_doing_it(pipeline, unique, run, second):
+    topic = f"intake.{unique}"
+    pipeline.send(topic, [f"a{n}" for n in range(10)])
+    before = estimate_backfill(Backfill("later", offsets={0: (2, 8)}), pipeline.settings, unique, topic)
+    run("live-1")
+
+    after = estimate_backfill(Backfill("later", offsets={0: (2, 8)}), pipeline.settings, unique, topic)
+
+    assert (before.offsets, before.seconds) == (6, None)
+    assert after.offsets == 6
+    assert after.seconds > 0
+    assert sorted(pipeline.doc_ids(second).values()) == [1] * 10
+
+
+@pytest.mark.parametrize(
+    ("offsets", "reason"),
+    [({7: (0, 1)}, "no partition 7"), ({0: (0, 99)}, "ends at 3, before 99")],
+)
+def test_a_backfill_of_offsets_that_are_not_there_is_refused(pipeline, unique, run, offsets, reason):
+    pipeline.send(f"intake.{unique}", ["a", "b", "c"])
+
+    with pytest.raises(BackfillInvalid, match=reason):
+        run("run-1", backfill=Backfill("wrong", offsets=offsets))
+
+
+def test_a_topic_that_starts_at_latest_keeps_that_place_between_runs(pipeline, unique, run, second):
+    topic = f"intake.{unique}"
+    pipeline.send(topic, ["old"])
+
+    assert run("run-1", start_at="latest").status == "empty"
+    pipeline.send(topic, ["new"])
+    report = run("run-2", start_at="latest")
+
+    assert report.records == 1
+    assert pipeline.doc_ids(second) == {"new": 1}
+    kinds = [entry.kind for entry in pipeline.entries(topic) if entry.range.partition == 0]
+    assert kinds == [EntryKind.SKIPPED, EntryKind.DRAINED]
+    pipeline.check_ledger_tiles(topic)
