@@ -1,0 +1,238 @@
+"""``pipestream dlq replay``, ``quarantine``, ``release``, ``purge`` and ``resume``."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipestream.cli.dlq_options import (
+    DocOption,
+    ErrorOption,
+    LetterOption,
+    NodeOption,
+    Scope,
+    SinceOption,
+    TopicsOption,
+    UntilOption,
+    read_scope,
+)
+from pipestream.cli.dlq_report import tell_preview, tell_report
+from pipestream.cli.options import GraphsOption, JsonOption, examples, read_graphs, read_settings, user_name
+from pipestream.cli.output import note
+
+if TYPE_CHECKING:
+    from pipestream.settings import Settings
+
+ActionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--action",
+        metavar="ID",
+        help="Names the action; a repeat of the command under it goes on where it stopped. Made up unless given.",
+    ),
+]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="Most letters to take, oldest first.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done, and to which letters.")]
+
+
+def add_to(group: typer.Typer) -> None:
+    group.command(
+        epilog=examples(
+            "pipestream dlq replay --node parse --error ModuleFailed --dry-run",
+            "pipestream dlq replay --topic dlq.main.parse --action after-the-fix",
+        )
+    )(replay)
+    group.command(
+        epilog=examples(
+            "pipestream dlq quarantine --letter dlq.main.parse/0/17", "pipestream dlq quarantine --doc-id d1"
+        )
+    )(quarantine)
+    group.command(epilog=examples("pipestream dlq release --letter dlq.main.parse/0/17"))(release)
+    group.command(
+        epilog=examples(
+            "pipestream dlq purge --until 2026-01-01T00:00:00Z", "pipestream dlq purge --error RecordInvalid --yes"
+        )
+    )(purge)
+    group.command(epilog=examples("pipestream dlq history", "pipestream dlq resume after-the-fix"))(resume)
+
+
+def replay(
+    graph: GraphsOption = None,
+    topic: TopicsOption = None,
+    node: NodeOption = None,
+    error: ErrorOption = None,
+    doc_id: DocOption = None,
+    letter: LetterOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: LimitOption = None,
+    max_replays: Annotated[
+        int,
+        typer.Option(min=0, help="Quarantine letters that were replayed so often, instead of replaying them again."),
+    ] = 3,
+    action: ActionOption = None,
+    dry_run: DryRunOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Send open dead letters back to the topic they came from, each exactly once.
+
+    The next drain of that topic takes them up. Letters that have been replayed too often go to quarantine.
+    """
+    settings = read_settings()
+    scope = read_scope(
+        settings,
+        graph=graph,
+        topic=topic,
+        letter=letter,
+        node=node,
+        error=error,
+        doc_id=doc_id,
+        since=since,
+        until=until,
+    )
+    _act(settings, "replay", scope, action_id=action, limit=limit, max_replays=max_replays, dry_run=dry_run, json=json)
+
+
+def quarantine(
+    graph: GraphsOption = None,
+    topic: TopicsOption = None,
+    node: NodeOption = None,
+    error: ErrorOption = None,
+    doc_id: DocOption = None,
+    letter: LetterOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: LimitOption = None,
+    action: ActionOption = None,
+    dry_run: DryRunOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Set open dead letters aside: lists and replays pass over them until they are released."""
+    settings = read_settings()
+    scope = read_scope(
+        settings,
+        graph=graph,
+        topic=topic,
+        letter=letter,
+        node=node,
+        error=error,
+        doc_id=doc_id,
+        since=since,
+        until=until,
+    )
+    _act(settings, "quarantine", scope, action_id=action, limit=limit, dry_run=dry_run, json=json)
+
+
+def release(
+    graph: GraphsOption = None,
+    topic: TopicsOption = None,
+    node: NodeOption = None,
+    error: ErrorOption = None,
+    doc_id: DocOption = None,
+    letter: LetterOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: LimitOption = None,
+    action: ActionOption = None,
+    dry_run: DryRunOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Open quarantined and purged dead letters again. They may then be replayed once more, whatever the cap."""
+    settings = read_settings()
+    scope = read_scope(
+        settings,
+        graph=graph,
+        topic=topic,
+        letter=letter,
+        node=node,
+        error=error,
+        doc_id=doc_id,
+        since=since,
+        until=until,
+    )
+    _act(settings, "release", scope, action_id=action, limit=limit, dry_run=dry_run, json=json)
+
+
+def purge(
+    graph: GraphsOption = None,
+    topic: TopicsOption = None,
+    node: NodeOption = None,
+    error: ErrorOption = None,
+    doc_id: DocOption = None,
+    letter: LetterOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: LimitOption = None,
+    action: ActionOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would be done.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Give up open and quarantined dead letters: they are no longer shown, and never replayed.
+
+    Kafka keeps the records until the topic's retention ends, so `dlq release` can bring them back until then.
+    """
+    settings = read_settings()
+    scope = read_scope(
+        settings,
+        graph=graph,
+        topic=topic,
+        letter=letter,
+        node=node,
+        error=error,
+        doc_id=doc_id,
+        since=since,
+        until=until,
+    )
+    _act(settings, "purge", scope, action_id=action, limit=limit, dry_run=not yes, json=json)
+    if not yes:
+        note("nothing was purged; add --yes to do it", style="yellow")
+        raise typer.Exit(2)
+
+
+def resume(
+    action_id: Annotated[str, typer.Argument(metavar="ID", help="The action's id, as `dlq history` shows it.")],
+    graph: GraphsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Go on with an interrupted replay, quarantine, release or purge, where it stopped.
+
+    It keeps to the letters that were there when it was planned. One that is finished is left as it is.
+    """
+    from pipestream.dead_letters import resume_action
+
+    settings = read_settings()
+    has_graphs = graph or settings.graphs_folder.is_dir()
+    graphs = read_graphs(settings, graph) if has_graphs else []
+    tell_report(resume_action(action_id, settings, graphs), json=json)
+
+
+def _act(
+    settings: Settings,
+    act: str,
+    scope: Scope,
+    *,
+    action_id: str | None,
+    limit: int | None,
+    dry_run: bool,
+    json: bool,
+    max_replays: int | None = None,
+) -> None:
+    from pipestream.dead_letters import Act, ActionRequest, preview_action, run_action
+
+    request = ActionRequest(
+        act=Act(act),
+        action_id=action_id or f"{act}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}",
+        topics=scope.topics,
+        selection=scope.selection,
+        limit=limit,
+        by=user_name(),
+        **({} if max_replays is None else {"max_replays": max_replays}),
+    )
+    if dry_run:
+        tell_preview(act, preview_action(request, settings, scope.graphs), json=json)
+        return
+    note(f"if this is interrupted, go on with: pipestream dlq resume {request.action_id}")
+    tell_report(run_action(request, settings, scope.graphs), json=json)

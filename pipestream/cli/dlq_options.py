@@ -1,0 +1,104 @@
+"""Options of ``pipestream dlq``, and what they come to."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipestream.cli.options import aware, read_graphs
+
+if TYPE_CHECKING:
+    from pipestream.dead_letters import Selection
+    from pipestream.graph.model import Graph
+    from pipestream.settings import Settings
+
+LetterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--letter", metavar="TOPIC/PARTITION/OFFSET", help="Only this letter, as `dlq list` shows it; may be repeated."
+    ),
+]
+TopicsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic", "-t", help="Only this dead-letter topic; may be repeated. All of the graphs' unless given."
+    ),
+]
+NodeOption = Annotated[list[str] | None, typer.Option("--node", help="Only letters of this node; * and ? match.")]
+ErrorOption = Annotated[
+    list[str] | None, typer.Option("--error", help="Only errors of this kind, such as ModuleFailed; * and ? match.")
+]
+DocOption = Annotated[list[str] | None, typer.Option("--doc-id", help="Only this document; may be repeated.")]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Only failures from then on: 2026-01-31T08:00 (UTC), or PT6H for six hours ago."),
+]
+UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Only failures before then.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where to look, and for what."""
+
+    topics: tuple[str, ...]
+    selection: Selection
+    graphs: tuple[Graph, ...]
+
+
+def read_scope(
+    settings: Settings,
+    *,
+    graph: list[Path] | None,
+    topic: list[str] | None,
+    letter: list[str] | None,
+    node: list[str] | None,
+    error: list[str] | None,
+    doc_id: list[str] | None,
+    since: str | None,
+    until: str | None,
+) -> Scope:
+    """Return what the options mean.
+
+    :raises IdInvalid: a letter's name is none.
+    :raises GraphInvalid: a graph cannot be read.
+    """
+    from pipestream.dead_letters import LetterId, Selection, dead_letter_topics
+
+    named = tuple(LetterId.parse(text) for text in letter or ())
+    # Topics that are named need no graph; a graph still tells where their letters go back to.
+    is_named = bool(topic or named) and not graph and not settings.graphs_folder.is_dir()
+    graphs = () if is_named else tuple(read_graphs(settings, graph))
+    topics = topic or sorted({each.topic for each in named}) or dead_letter_topics(graphs, settings)
+    if not topics:
+        raise typer.BadParameter("the graphs have no dead-letter topics; name one with --topic")
+    now = datetime.now(UTC)
+    selection = Selection(
+        nodes=tuple(node or ()),
+        errors=tuple(error or ()),
+        doc_ids=tuple(doc_id or ()),
+        letters=named,
+        since=_moment(since, "--since", now),
+        until=_moment(until, "--until", now),
+    )
+    return Scope(tuple(dict.fromkeys(topics)), selection, graphs)
+
+
+def _moment(text: str | None, option: str, now: datetime) -> datetime | None:
+    from pipestream.graph.start import parse_start
+
+    if text is None:
+        return None
+    with suppress(ValueError):
+        return aware(datetime.fromisoformat(text))
+    with suppress(ValueError):
+        if moment := parse_start(text).moment(now):
+            return moment
+    raise typer.BadParameter(
+        f"{text!r} is no time: use one such as 2026-01-31T08:00 (UTC unless it says a zone), or PT6H for six hours ago",
+        param_hint=option,
+    )

@@ -1,0 +1,196 @@
+"""``pipestream graph apply``, ``history``, ``diff`` and ``rollback``: the graph that is in use, and those before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipestream.cli.options import GraphArgument, JsonOption, examples, read_settings, user_name
+from pipestream.cli.output import emit_json, note, say, show_table
+
+if TYPE_CHECKING:
+    from pipestream.graph.model import Graph
+    from pipestream.graph.versions import GraphVersions
+    from pipestream.settings import Settings
+    from pipestream.topics.apply import Applied
+
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Delete topics that are no longer needed even if they hold unread records.")
+]
+
+
+def add_to(group: typer.Typer) -> None:
+    group.command(
+        epilog=examples(
+            "pipestream graph apply dags/graphs/sample.yaml",
+            "pipestream graph apply dags/graphs/sample.yaml --dry-run --json",
+        )
+    )(apply)
+    group.command(epilog=examples("pipestream graph history sample"))(history)
+    group.command(
+        epilog=examples(
+            "pipestream graph diff dags/graphs/sample.yaml",
+            "pipestream graph diff sample@1 sample@2",
+            "pipestream graph diff sample@1 dags/graphs/sample.yaml",
+        )
+    )(diff)
+    group.command(epilog=examples("pipestream graph rollback sample 3 --file dags/graphs/sample.yaml"))(rollback)
+
+
+def apply(
+    file: GraphArgument,
+    force: ForceOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Make a graph the active one: create its topics, register them for leases, keep it as a version.
+
+    Topics that no graph needs any more are deleted once nothing in them is unread.
+    """
+    from pipestream.graph.load import load_graph
+    from pipestream.topics.apply import preview_graph
+
+    settings = read_settings()
+    graph = load_graph(file, cel_engine=settings.cel_engine, check_modules=True)
+    if not dry_run:
+        applied = apply_and_close(graph, settings, force=force)
+        emit_json(applied) if json else _show_applied(applied)
+        return
+    with _versions(settings) as versions:
+        changes = preview_graph(graph, settings, versions)
+    if json:
+        emit_json(changes)
+        return
+    _show_topics(
+        create=[spec.name for spec in changes.create],
+        keep=[spec.name for spec in changes.keep],
+        grow=list(changes.grow),
+        retire=list(changes.retire),
+    )
+    for warning in changes.warnings:
+        note(f"warning: {warning}", style="yellow")
+
+
+def history(graph_id: Annotated[str, typer.Argument(help="The graph's id.")], json: JsonOption = False) -> None:
+    """List the versions of a graph, newest first, and which one is active."""
+    settings = read_settings()
+    with _versions(settings) as versions:
+        found = versions.history(graph_id)
+        known = [] if found else versions.graph_ids()
+    if json:
+        emit_json(found)
+    elif not found:
+        say(f"graph {graph_id} was never applied; applied were: {', '.join(known) or 'none'}")
+    else:
+        show_table(
+            ["version", "hash", "applied (UTC)", "by", "active since (UTC)"],
+            [[v.version, v.hash[:12], v.applied_at, v.applied_by, v.active_since or ""] for v in found],
+            numbers=["version"],
+        )
+
+
+def diff(
+    old: Annotated[str, typer.Argument(help="A graph file, or ID@VERSION; ID alone is the active version.")],
+    new: Annotated[
+        str | None, typer.Argument(help="The same; left out: compare the active version with the file OLD.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show what differs between two graphs, part by part."""
+    from pipestream.graph.diff import diff_graphs
+
+    settings = read_settings()
+    with _versions(settings) as versions:
+        second = _find_graph(new or old, settings, versions)
+        first = _find_graph(old if new else second.graph_id, settings, versions)
+    changes = diff_graphs(first, second)
+    if json:
+        emit_json(changes)
+        return
+    for change in changes:
+        say(str(change), style={"+": "green", "-": "red", "~": "yellow"}[change.kind.value])
+    if not changes:
+        say("no difference")
+
+
+def rollback(
+    graph_id: Annotated[str, typer.Argument(help="The graph's id.")],
+    version: Annotated[int, typer.Argument(min=1, help="The version's number, from `graph history`.")],
+    file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the version to this graph file too, which DAGs read.")
+    ] = None,
+    force: ForceOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Apply an older version of a graph again, topics included."""
+    from pipestream.graph.write import to_yaml
+
+    settings = read_settings()
+    with _versions(settings) as versions:
+        graph = versions.get(graph_id, version)
+    applied = apply_and_close(graph, settings, force=force)
+    if file is not None:
+        file.write_text(to_yaml(graph))
+    if json:
+        emit_json(applied)
+        return
+    _show_applied(applied)
+    if file is None:
+        note("the graph file that DAGs read is unchanged; --file FILE writes this version to it", style="yellow")
+
+
+def apply_and_close(graph: Graph, settings: Settings, *, force: bool = False) -> Applied:
+    """Apply a graph with connections of its own; topics that its ledger has read up may be retired."""
+    from pipestream.drain.check import pending
+    from pipestream.leases import open_lease_store
+    from pipestream.topics.apply import apply_graph
+
+    def is_drained(topic: str) -> bool:
+        return pending(settings, graph, topic) == 0
+
+    with _versions(settings) as versions, closing(open_lease_store(settings)) as leases:
+        return apply_graph(
+            graph, settings, leases, versions, applied_by=user_name(), is_drained=is_drained, force=force
+        )
+
+
+@contextmanager
+def _versions(settings: Settings) -> Iterator[GraphVersions]:
+    from pipestream.graph.versions import GraphVersions
+
+    with closing(GraphVersions(settings)) as versions:
+        yield versions
+
+
+def _find_graph(text: str, settings: Settings, versions: GraphVersions) -> Graph:
+    from pipestream.graph.load import SUFFIXES, load_graph
+    from pipestream.graph.versions_model import VersionMissing
+
+    if Path(text).suffix in SUFFIXES:
+        return load_graph(Path(text), cel_engine=settings.cel_engine)
+    graph_id, _, version = text.partition("@")
+    if version:
+        return versions.get(graph_id, int(version) if version.isdecimal() and len(version) < 10 else version)
+    active = versions.active(graph_id)
+    if active is None:
+        raise VersionMissing(graph_id, "that is active")
+    return active
+
+
+def _show_applied(applied: Applied) -> None:
+    version = applied.version
+    _show_topics(create=applied.created, keep=applied.kept, grow=applied.grown, retire=applied.retired)
+    for topic in applied.unread:
+        note(f"{topic} is no longer needed and stays: it holds unread records (--force deletes it)", style="yellow")
+    for warning in applied.warnings:
+        note(f"warning: {warning}", style="yellow")
+    say(f"graph {version.graph_id} is at version {version.version} ({version.hash[:12]})", style="green")
+
+
+def _show_topics(**groups: list[str] | tuple[str, ...]) -> None:
+    rows = [(action, topic) for action, topics in groups.items() for topic in topics]
+    show_table(["topic", "action"], [[topic, action] for action, topic in rows], fold=["topic"])

@@ -1,0 +1,106 @@
+"""``pipestream ingest``: bring documents in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipestream.cli.options import GraphOption, JsonOption, examples, read_settings
+from pipestream.cli.output import console, emit_json, note, say, show_table
+
+if TYPE_CHECKING:
+    from pipestream.connectors.ingest import IngestReport
+    from pipestream.graph.model import Datasource, Graph
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(
+        epilog=examples(
+            "pipestream ingest --graph dags/graphs/sample.yaml --datasource sample-files",
+            "pipestream ingest --graph dags/graphs/sample.yaml --datasource sample-files ./my-documents",
+        )
+    )(ingest)
+
+
+def ingest(
+    graph: GraphOption,
+    datasource: Annotated[str, typer.Option("--datasource", "-d", metavar="ID", help="A datasource of the graph.")],
+    folder: Annotated[
+        Path | None, typer.Argument(help="Take the files of this folder, not what the datasource's connector finds.")
+    ] = None,
+    pattern: Annotated[str, typer.Option(help="With a folder: only files whose names match.")] = "*",
+    force: Annotated[
+        bool, typer.Option("--force", help="Publish documents again that are unchanged and published already.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Store documents and publish references to them on the datasource's intake topic.
+
+    Documents that are there already and unchanged are left alone. What cannot be read is listed, and ends the
+    command with 2; all others are in nevertheless.
+    """
+    from pipestream.connectors.folder import FolderConnector
+    from pipestream.connectors.ingest import ingest as bring_in
+    from pipestream.graph.load import load_graph
+
+    settings = read_settings()
+    source = find_datasource(load_graph(graph, cel_engine=settings.cel_engine), datasource)
+    connector = None if folder is None else FolderConnector(folder, pattern)
+    with show_progress(source.datasource_id) as progress:
+        report = bring_in(settings, source, connector, force=force, progress=progress)
+    if json:
+        emit_json({**_counts(report), "failed": report.failed})
+    else:
+        say(
+            f"{report.documents} documents: {report.new} new, {report.changed} changed, "
+            f"{report.unchanged} unchanged; {report.published} published to intake.{report.datasource_id}"
+        )
+        if report.failed:
+            show_table(["not read", "why"], [[each.source, each.reason] for each in report.failed], fold=["why"])
+    if report.failed:
+        raise typer.Exit(2)
+
+
+def find_datasource(graph: Graph, datasource_id: str) -> Datasource:
+    """Return a datasource of a graph.
+
+    :raises SettingsInvalid: it has none of that id.
+    """
+    from pipestream.errors import SettingsInvalid
+
+    found = graph.datasource_by_id.get(datasource_id)
+    if found is None:
+        known = ", ".join(sorted(graph.datasource_by_id)) or "none"
+        raise SettingsInvalid(f"graph {graph.graph_id} has no datasource {datasource_id!r}; it has: {known}")
+    return found
+
+
+@contextmanager
+def show_progress(what: str) -> Iterator[Callable[[IngestReport], None]]:
+    """Show a growing count while the block runs: a bar in a terminal, a line now and then elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda report: note(f"{what}: {report.documents} documents, {report.published} published")
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed} documents"))
+    with Progress(*columns, TimeElapsedColumn(), console=console(stderr=True), transient=True) as progress:
+        # How many there will be, a connector knows only at the end.
+        task = progress.add_task(what, total=None)
+        yield lambda report: progress.update(task, completed=report.documents)
+
+
+def _counts(report: IngestReport) -> dict[str, object]:
+    return {
+        "datasource_id": report.datasource_id,
+        "documents": report.documents,
+        "new": report.new,
+        "changed": report.changed,
+        "unchanged": report.unchanged,
+        "published": report.published,
+    }

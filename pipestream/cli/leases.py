@@ -1,0 +1,125 @@
+"""``pipestream leases``: who holds which slot of which topic, and what the operator wants."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from pipestream.cli.options import JsonOption, examples, read_settings
+from pipestream.cli.output import emit_json, say, show_table
+
+if TYPE_CHECKING:
+    from pipestream.leases import Assignment, LeaseStore
+
+
+class _ListUnlessTold(TyperGroup):
+    """Takes ``leases`` and ``leases TOPIC`` for ``leases list …``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or args[0] not in (*self.commands, "-h", "--help"):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+def add_to(app: typer.Typer) -> None:
+    group = typer.Typer(cls=_ListUnlessTold)
+    group.command(
+        name="list",
+        epilog=examples("pipestream leases", "pipestream leases intake.sample-files --json"),
+    )(list_leases)
+    group.command(
+        name="set",
+        epilog=examples(
+            "pipestream leases set intake.sample-files --stopped",
+            "pipestream leases set pipestream.main.enrich --started --replicas 2",
+        ),
+    )(set_desired)
+    app.add_typer(group, name="leases", help="Show who drains what; start, stop and scale topics.")
+
+
+def list_leases(
+    topic: Annotated[str | None, typer.Argument(help="Only this topic.")] = None, json: JsonOption = False
+) -> None:
+    """Show every slot of every registered topic: its holder, until when, and the fencing token."""
+    from pipestream.leases import open_lease_store
+
+    settings = read_settings()
+    with closing(open_lease_store(settings)) as store:
+        rows = [_row(store, assignment) for assignment in store.assignments(topic)]
+    if json:
+        emit_json({"store": settings.leases, "slots": rows})
+    elif not rows:
+        say(f"no topics are registered in the {settings.leases} lease store; `pipestream graph apply` registers them")
+    else:
+        show_table(
+            ["topic", "wanted", "slot", "holder", "until (UTC)", "token"],
+            [
+                [
+                    row["topic"],
+                    f"{'started' if row['started'] else 'stopped'} x {row['replicas']}",
+                    row["slot"],
+                    row["holder"] or "free",
+                    row["until"],
+                    row["token"],
+                ]
+                for row in rows
+            ],
+            numbers=["slot", "token"],
+            fold=["topic", "holder"],
+        )
+
+
+def set_desired(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    started: Annotated[
+        bool | None,
+        typer.Option(
+            "--started/--stopped", help="Whether runs drain the topic; as it is unless given.", show_default=False
+        ),
+    ] = None,
+    replicas: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="Slots, that is drains that may share the topic.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Say what is wanted of a topic. Runs obey from their next start on, and between two pieces of work."""
+    from pipestream.errors import SettingsInvalid
+    from pipestream.leases import open_lease_store
+
+    if started is None and replicas is None:
+        raise typer.BadParameter("say what to change: --started, --stopped or --replicas N")
+    settings = read_settings()
+    if settings.leases == "none":
+        raise SettingsInvalid("PIPESTREAM_LEASES is none, which keeps no desired state; use sql or consul")
+    with closing(open_lease_store(settings)) as store:
+        if topic not in store.topics():
+            known = ", ".join(store.topics()) or "none"
+            raise SettingsInvalid(f"{topic} is not registered; apply its graph first. Registered: {known}")
+        state = store.desired(topic)
+        state = replace(
+            state,
+            started=state.started if started is None else started,
+            replicas=replicas or state.replicas,
+        )
+        store.set_desired(topic, state)
+    if json:
+        emit_json({"topic": topic, "started": state.started, "replicas": state.replicas})
+    else:
+        say(f"{topic}: {'started' if state.started else 'stopped'}, {state.replicas} replicas")
+
+
+def _row(store: LeaseStore, assignment: Assignment) -> dict[str, Any]:
+    state = store.desired(assignment.topic)
+    return {
+        "topic": assignment.topic,
+        "started": state.started,
+        "replicas": state.replicas,
+        "slot": assignment.slot,
+        "holder": assignment.holder,
+        "until": assignment.until,
+        "token": assignment.token,
+    }

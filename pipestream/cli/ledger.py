@@ -1,0 +1,228 @@
+"""``pipestream ledger``: what was planned, what is done, how far, and whether it is complete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipestream.cli.options import GraphsOption, JsonOption, TopicOption, examples, read_graphs, read_settings
+from pipestream.cli.output import emit_json, say, show_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipestream.drain.audit import TopicAudit
+    from pipestream.ledger import Entry, Plan
+
+LaneOption = Annotated[
+    str | None, typer.Option(help="Only this lane: a graph's id, or GRAPH@BACKFILL for one of its backfills.")
+]
+RunOption = Annotated[str | None, typer.Option("--run", metavar="ID", help="Only this run.")]
+LimitOption = Annotated[int, typer.Option(min=0, help="Show the newest so many; 0 shows all.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True)
+    group.command(epilog=examples("pipestream ledger heads", "pipestream ledger heads --lane sample"))(heads)
+    group.command(
+        epilog=examples(
+            "pipestream ledger entries --topic intake.sample-files",
+            "pipestream ledger entries --run manual-1 --limit 0 --json",
+        )
+    )(entries)
+    group.command(epilog=examples("pipestream ledger plans --limit 5"))(plans)
+    group.command(
+        epilog=examples("pipestream ledger check", "pipestream ledger check --graph dags/graphs/sample.yaml --json")
+    )(check)
+    app.add_typer(group, name="ledger", help="Show the ledger: heads, entries, plans, and whether it is complete.")
+
+
+def heads(topic: TopicOption = None, lane: LaneOption = None, json: JsonOption = False) -> None:
+    """Show how far each partition of each topic is drained."""
+    from pipestream.ledger import Ledger
+
+    ledger = Ledger(read_settings())
+    known = sorted({(e.lane, e.range.topic, e.range.partition) for e in ledger.entries(lane=lane, topic=topic)})
+    rows = []
+    for found_lane, found_topic in sorted({(key[0], key[1]) for key in known}):
+        partitions = [key[2] for key in known if key[:2] == (found_lane, found_topic)]
+        for partition, head in sorted(ledger.heads(found_lane, found_topic, partitions).items()):
+            rows.append({"lane": found_lane, "topic": found_topic, "partition": partition, "head": head})
+    if json:
+        emit_json(rows)
+    elif not rows:
+        say("the ledger has no entries yet")
+    else:
+        show_table(["lane", "topic", "partition", "head"], [list(row.values()) for row in rows], numbers=["head"])
+
+
+def entries(
+    topic: TopicOption = None,
+    run: RunOption = None,
+    lane: LaneOption = None,
+    limit: LimitOption = 50,
+    json: JsonOption = False,
+) -> None:
+    """Show the ranges that are done, newest first: who did them and what became of their records."""
+    from pipestream.ledger import Ledger
+
+    found = Ledger(read_settings()).entries(topic=topic, run_id=run, lane=lane)
+    newest = sorted(found, key=lambda e: (e.entered_at, e.range), reverse=True)[: limit or None]
+    if json:
+        emit_json([entry_values(entry) for entry in newest])
+        return
+    if not newest:
+        say("no entries")
+        return
+    show_table(
+        ["entered (UTC)", "lane", "range", "kind", "records", "documents out", "dead", "s", "run"],
+        [
+            [
+                entry.entered_at,
+                entry.lane,
+                entry.range,
+                entry.kind.value,
+                entry.tally.records if entry.tally else None,
+                _out(entry),
+                entry.tally.dead_letters if entry.tally else None,
+                entry.seconds,
+                entry.run_id,
+            ]
+            for entry in newest
+        ],
+        numbers=["records", "dead", "s"],
+        fold=["range", "documents out", "run"],
+    )
+    _say_left_out(len(found), len(newest))
+
+
+def plans(
+    topic: TopicOption = None,
+    run: RunOption = None,
+    lane: LaneOption = None,
+    limit: LimitOption = 50,
+    json: JsonOption = False,
+) -> None:
+    """Show what runs set out to drain, newest first. A plan without entries was given up, or is under way."""
+    from pipestream.ledger import Ledger
+
+    found = Ledger(read_settings()).plans(topic=topic, run_id=run, lane=lane)
+    newest = sorted(found, key=lambda p: (p.planned_at, p.plan_id), reverse=True)[: limit or None]
+    if json:
+        emit_json([plan_values(plan) for plan in newest])
+        return
+    if not newest:
+        say("no plans")
+        return
+    show_table(
+        ["planned (UTC)", "lane", "topic", "slot", "ranges", "offsets", "graph", "run"],
+        [
+            [
+                plan.planned_at,
+                plan.lane,
+                plan.topic,
+                plan.slot,
+                " ".join(f"{r.partition}:{r.start}..{r.end}" for r in plan.ranges),
+                sum(len(r) for r in plan.ranges),
+                plan.graph_hash[:12],
+                plan.run_id,
+            ]
+            for plan in newest
+        ],
+        numbers=["offsets"],
+        fold=["ranges", "run"],
+    )
+    _say_left_out(len(found), len(newest))
+
+
+def check(graph: GraphsOption = None, topic: TopicOption = None, json: JsonOption = False) -> None:
+    """Tell whether the ledger is complete: ranges join without gap or overlap, up to the end of each topic.
+
+    Ends with 0 if it is, with 1 if records merely wait to be drained, with 2 if entries are missing, doubled or
+    out of step with the topic.
+    """
+    from pipestream.drain.audit import audit_graph
+    from pipestream.ledger.check import FaultKind
+
+    settings = read_settings()
+    audits = [
+        (each.graph_id, audit)
+        for each in read_graphs(settings, graph)
+        for audit in audit_graph(settings, each, [topic] if topic else None)
+    ]
+    faults = [fault for _, audit in audits for fault in audit.faults]
+    if json:
+        emit_json({"complete": not faults, "topics": [_audit_values(lane, audit) for lane, audit in audits]})
+    else:
+        show_table(
+            ["lane", "topic", "entries", "lag", "verdict"],
+            [
+                [lane, audit.topic, len(audit.entries), audit.lag, "; ".join(map(str, audit.faults)) or "complete"]
+                for lane, audit in audits
+            ],
+            numbers=["entries", "lag"],
+            fold=["verdict"],
+        )
+        say(f"ledger {'INCOMPLETE' if faults else 'complete'}", style="red" if faults else "green")
+    if faults:
+        raise typer.Exit(1 if all(fault.kind is FaultKind.WAITING for fault in faults) else 2)
+
+
+def entry_values(entry: Entry) -> dict[str, Any]:
+    """Return an entry with the keys of ``--json``."""
+    tally = entry.tally
+    return {
+        "lane": entry.lane,
+        "topic": entry.range.topic,
+        "partition": entry.range.partition,
+        "start": entry.range.start,
+        "end": entry.range.end,
+        "kind": entry.kind,
+        "run_id": entry.run_id,
+        "plan_id": entry.plan_id,
+        "graph_id": entry.graph_id,
+        "graph_hash": entry.graph_hash,
+        "holder": entry.holder,
+        "token": entry.token,
+        "records": tally.records if tally else None,
+        "documents_out": dict(tally.documents_out) if tally else None,
+        "dead_letters": tally.dead_letters if tally else None,
+        "seconds": entry.seconds,
+        "entered_at": entry.entered_at,
+    }
+
+
+def plan_values(plan: Plan) -> dict[str, Any]:
+    """Return a plan with the keys of ``--json``."""
+    return {
+        "plan_id": plan.plan_id,
+        "run_id": plan.run_id,
+        "lane": plan.lane,
+        "topic": plan.topic,
+        "slot": plan.slot,
+        "ranges": [{"partition": r.partition, "start": r.start, "end": r.end} for r in plan.ranges],
+        "graph_id": plan.graph_id,
+        "graph_hash": plan.graph_hash,
+        "holder": plan.holder,
+        "token": plan.token,
+        "planned_at": plan.planned_at,
+    }
+
+
+def _audit_values(lane: str, audit: TopicAudit) -> dict[str, Any]:
+    faults: Sequence[dict[str, Any]] = [
+        {"kind": fault.kind, "partition": fault.partition, "message": fault.message} for fault in audit.faults
+    ]
+    return {"lane": lane, "topic": audit.topic, "entries": len(audit.entries), "lag": audit.lag, "faults": faults}
+
+
+def _out(entry: Entry) -> str | None:
+    if entry.tally is None:
+        return None
+    return ", ".join(f"{edge} {count}" for edge, count in sorted(entry.tally.documents_out.items()))
+
+
+def _say_left_out(found: int, shown: int) -> None:
+    if shown < found:
+        say(f"{found - shown} older ones are not shown; --limit 0 shows all", style="dim")

@@ -1,0 +1,62 @@
+"""Options and help texts that several commands share."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pipestream.graph.model import Graph
+    from pipestream.settings import Settings
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
+GraphOption = Annotated[Path, typer.Option("--graph", "-g", metavar="FILE", help="The graph's YAML file.")]
+GraphsOption = Annotated[
+    list[Path] | None,
+    typer.Option("--graph", "-g", metavar="FILE", help="A graph's YAML file; all of the graphs folder unless given."),
+]
+GraphArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The graph's YAML file.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.")]
+
+
+def examples(*lines: str) -> str:
+    """Return the epilog of a command's help: examples, one a line."""
+    # Typer joins the lines of a paragraph, so each example is a paragraph of its own.
+    return "\n\n".join(["[bold]Examples[/bold]", *(f"$ {line}" for line in lines)])
+
+
+def read_settings() -> Settings:
+    """Read the settings; imported late, because help and version need none."""
+    from pipestream.settings import load_settings
+
+    return load_settings()
+
+
+def read_graphs(settings: Settings, files: list[Path] | None) -> list[Graph]:
+    """Return the graphs of the files, or those of the graphs folder.
+
+    :raises GraphInvalid: one of them breaks a rule.
+    """
+    from pipestream.graph.load import load_graph, load_graphs
+
+    if files:
+        return [load_graph(file, cel_engine=settings.cel_engine) for file in files]
+    return load_graphs(settings.graphs_folder, cel_engine=settings.cel_engine)
+
+
+def aware(moment: datetime | None) -> datetime | None:
+    """Return a time from the command line with its zone, which is UTC unless given."""
+    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def user_name() -> str:
+    """Return who is at the keyboard, for the records."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user id may have no name
+        return f"uid {os.getuid()}"

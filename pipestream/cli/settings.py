@@ -1,0 +1,87 @@
+"""``pipestream settings``: every setting, its variable and its value now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pipestream.cli.options import JsonOption, examples, read_settings
+from pipestream.cli.output import emit_json, note, show_table
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+HIDDEN = "••••"
+"""Stands for a secret that is set."""
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(
+        epilog=examples(
+            "pipestream settings",
+            "PIPESTREAM_DRAIN_BUDGET=5000 pipestream settings --json",
+            "PIPESTREAM_CONFIG=prod.toml pipestream settings",
+        )
+    )(settings)
+
+
+def settings(json: JsonOption = False) -> None:
+    """List every setting: its environment variable, type, default, value now, and what it is for.
+
+    A value comes from the environment, else from the TOML file, else it is the default. Secrets are never shown.
+    """
+    from pipestream.settings import config_file
+
+    rows = setting_rows()
+    if json:
+        emit_json({"file": config_file(), "settings": rows})
+        return
+    show_table(
+        ["setting", "type", "default", "value", "meaning"],
+        [[row["variable"], row["type"], row["default"], row["value"], row["description"]] for row in rows],
+        fold=["setting", "default", "value", "meaning"],
+    )
+    note(f"file: {config_file() or 'none (PIPESTREAM_CONFIG names one)'}")
+
+
+def setting_rows() -> list[dict[str, Any]]:
+    """Return every setting with its value; what is secret, or could be, is hidden."""
+    from pipestream.settings import ENV_PREFIX, Settings
+
+    current = read_settings()
+    return [
+        {
+            "name": name,
+            "variable": ENV_PREFIX + name.upper(),
+            "type": _type_name(field),
+            "default": _shown(field.default),
+            "value": _shown(getattr(current, name)),
+            "description": field.description or "",
+        }
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def _shown(value: object) -> Any:
+    from pydantic import SecretStr
+
+    if isinstance(value, SecretStr):
+        return HIDDEN
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def _type_name(field: FieldInfo) -> str:
+    import types
+    import typing
+
+    kind = field.annotation
+    words = []
+    for part in typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,):
+        if typing.get_origin(part) is typing.Literal:
+            words += [str(choice) for choice in typing.get_args(part)]
+        elif part is not type(None):
+            names = {"str": "text", "int": "whole number", "float": "number", "SecretStr": "secret", "Path": "path"}
+            name = getattr(part, "__name__", str(part))
+            words.append(names.get(name, name))
+    return " | ".join(words)

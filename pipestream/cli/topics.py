@@ -1,0 +1,80 @@
+"""``pipestream topics``: what the broker holds, and how much of it is drained."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pipestream.cli.options import GraphsOption, JsonOption, examples, read_graphs, read_settings
+from pipestream.cli.output import emit_json, note, show_table
+
+if TYPE_CHECKING:
+    from pipestream.graph.model import Graph
+    from pipestream.settings import Settings
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(epilog=examples("pipestream topics", "pipestream topics --graph dags/graphs/sample.yaml --json"))(
+        topics
+    )
+
+
+def topics(graph: GraphsOption = None, json: JsonOption = False) -> None:
+    """Show the topics of graphs: partitions, offsets, heads, lag and dead letters.
+
+    Offsets count Kafka's transaction markers as well, so they are more than records. Dead letters are those
+    written while the topic was drained, from the ledger. Ends with 1 if a topic is missing.
+    """
+    settings = read_settings()
+    rows = [row for each in read_graphs(settings, graph) for row in topic_rows(settings, each)]
+    missing = [row["topic"] for row in rows if row["partitions"] is None]
+    if json:
+        emit_json(rows)
+    else:
+        show_table(
+            ["graph", "topic", "for", "partition", "low", "high", "head", "lag", "dead letters"],
+            [line for row in rows for line in _lines(row)],
+            numbers=["low", "high", "head", "lag", "dead letters"],
+            fold=["topic"],
+        )
+    if missing:
+        note(f"missing: {', '.join(missing)}; `pipestream graph apply FILE` creates them", style="red")
+        raise typer.Exit(1)
+
+
+def topic_rows(settings: Settings, graph: Graph) -> list[dict[str, Any]]:
+    """Return a graph's topics with the keys of ``--json``; ``partitions`` is None for one that is not there."""
+    from pipestream.drain.audit import audit_topic
+    from pipestream.topics.admin import TopicAdmin
+    from pipestream.topics.required import leased_topics, required_topics
+
+    existing = TopicAdmin(settings).existing()
+    drained = set(leased_topics(graph))
+    rows = []
+    for spec in required_topics(graph, settings):
+        row: dict[str, Any] = {"graph_id": graph.graph_id, "topic": spec.name, "purpose": spec.purpose.value}
+        row |= {"drained": spec.name in drained, "partitions": None, "lag": None, "dead_letters": None}
+        if spec.name in existing:
+            audit = audit_topic(settings, graph, spec.name)
+            row["partitions"] = [
+                {"partition": number, "low": marks.low, "high": marks.high, "head": audit.heads.get(number)}
+                for number, marks in sorted(audit.watermarks.items())
+            ]
+            if row["drained"]:
+                row |= {"lag": audit.lag, "dead_letters": audit.dead_letters}
+        rows.append(row)
+    return rows
+
+
+def _lines(row: dict[str, Any]) -> list[list[Any]]:
+    """One line per partition, with what belongs to the topic as a whole on the first."""
+    first = [row["graph_id"], row["topic"], row["purpose"]]
+    if row["partitions"] is None:
+        return [[*first, "missing", None, None, None, None, None]]
+    lines: list[list[Any]] = []
+    for part in row["partitions"]:
+        whole = [row["lag"], row["dead_letters"]] if not lines else ["", ""]
+        offsets = [part["partition"], part["low"], part["high"], part["head"]]
+        lines.append([*(first if not lines else ["", "", ""]), *offsets, *whole])
+    return lines

@@ -1,0 +1,1 @@
+"""The demo: sample documents through the sample graph on real servers, run by Airflow."""

@@ -1,0 +1,170 @@
+"""The demo from an empty folder to a checked result."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipestream.connectors.folder import FolderConnector
+from pipestream.connectors.ingest import ingest
+from pipestream.demo.dag_run import TaskEvent, run_dag
+from pipestream.demo.reading import read_dead_letters, read_topic
+from pipestream.demo.summary import DeadLetter, Summary, TopicRow, summarise, topic_rows
+from pipestream.drain.audit import audit_graph
+from pipestream.errors import StackError
+from pipestream.graph.load import load_graph
+from pipestream.graph.versions import GraphVersions
+from pipestream.leases import open_lease_store
+from pipestream.local import Stack, load_spec
+from pipestream.local.airflow import REPOSITORY
+from pipestream.samples.generate import write_sample_documents
+from pipestream.topics.apply import apply_graph
+from pipestream.topics.names import node_topic
+
+if TYPE_CHECKING:
+    from pipestream.graph.model import Graph
+    from pipestream.settings import Settings
+
+GRAPH_FILE = REPOSITORY / "dags" / "graphs" / "sample.yaml"
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """What the demo did, and where it can be looked at."""
+
+    summary: Summary
+    rows: tuple[TopicRow, ...]
+    dead_letters: tuple[DeadLetter, ...]
+    seconds: float
+    folder: Path
+    config_file: Path
+    logs: Path
+
+
+def run_demo(tell: Tell, *, documents: int = 240, keep: bool = False) -> DemoResult:
+    """Run sample documents through the sample graph on a stack of its own, and check what came of them.
+
+    The stack lives in ``demo`` below the stack's folder, on free ports, so it stands beside one that is up. An
+    earlier demo's folder is replaced.
+
+    :param tell: told each step when it is done.
+    :param keep: leave the servers running.
+    :raises StackError: a server did not start, the run failed, or another demo is under way.
+    """
+    started = time.monotonic()
+    _forget_settings()
+    folder = load_spec().folder / "demo"
+    graph = _load_sample_graph()
+    with _only_demo(folder):
+        stack = Stack(load_spec(profile="embedded", folder=folder, free_ports=True, durable=False))
+        _clear(stack, tell)
+        with _running(stack, tell, keep=keep):
+            settings = stack.settings()
+            taken_in = _bring_in(graph, settings, folder / "samples", documents, tell)
+            _run_graph(graph, stack, tell)
+            tell("counting what came out, in the ledger and in the topics")
+            audits = audit_graph(settings, graph)
+            dead_letters = read_dead_letters(settings, graph)
+            happy_topic = node_topic(graph.cluster_id, graph.happy_end)
+            summary = summarise(
+                taken_in,
+                audits,
+                happy_end_in_topic=sum(1 for _ in read_topic(settings, happy_topic)),
+                dead_letters_in_topics=len(dead_letters),
+            )
+    return DemoResult(
+        summary=summary,
+        rows=tuple(topic_rows(audits)),
+        dead_letters=tuple(dead_letters),
+        seconds=time.monotonic() - started,
+        folder=folder,
+        config_file=stack.config_file,
+        logs=folder / "logs",
+    )
+
+
+def _forget_settings() -> None:
+    """Drop the settings of this shell: the demo is a world of its own, and its child processes read the same ones."""
+    for name in [name for name in os.environ if name.startswith("PIPESTREAM_")]:
+        if not name.startswith("PIPESTREAM_STACK_"):
+            del os.environ[name]
+
+
+def _load_sample_graph() -> Graph:
+    if not GRAPH_FILE.is_file():
+        raise StackError(f"{GRAPH_FILE} is missing; run the demo in a checkout of the project that has it")
+    return load_graph(GRAPH_FILE, check_modules=True)
+
+
+@contextmanager
+def _only_demo(folder: Path) -> Iterator[None]:
+    """Keep a second demo of the same checkout from clearing away the first one's servers."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StackError(f"another demo is running in {folder}; wait for it to end, or stop it") from None
+        yield
+
+
+def _clear(stack: Stack, tell: Tell) -> None:
+    folder = stack.spec.folder
+    if folder.is_dir() and any(folder.iterdir()):
+        stack.down()
+        shutil.rmtree(folder)
+        tell(f"removed the last demo's folder {folder}: this one starts from nothing")
+
+
+@contextmanager
+def _running(stack: Stack, tell: Tell, *, keep: bool) -> Iterator[None]:
+    if not keep:
+        with stack.running(tell):
+            yield
+        return
+    try:
+        stack.up(tell)
+        yield
+    except BaseException:
+        stack.down(tell)
+        raise
+
+
+def _bring_in(graph: Graph, settings: Settings, folder: Path, documents: int, tell: Tell) -> int:
+    """Apply the graph and ingest the sample documents; return how many went in."""
+    with closing(GraphVersions(settings)) as versions, closing(open_lease_store(settings)) as leases:
+        applied = apply_graph(graph, settings, leases, versions, applied_by="demo")
+    tell(f"applied graph {graph.graph_id}: {len(applied.created)} topics created")
+    samples = write_sample_documents(folder, documents)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(samples.by_kind.items()))
+    tell(f"wrote {samples.documents} sample documents: {kinds}; {samples.broken} of them are broken")
+    source = graph.datasources[0]
+    report = ingest(settings, source, FolderConnector(folder))
+    if report.failed:
+        raise StackError(f"{report.failed[0].source} could not be read: {report.failed[0].reason}")
+    tell(f"ingested {report.published} documents into intake.{source.datasource_id}")
+    return report.published
+
+
+def _run_graph(graph: Graph, stack: Stack, tell: Tell) -> None:
+    environment = stack.prepare_airflow()
+    tell("prepared Airflow's database")
+    dag_id = f"pipestream_{graph.graph_id}"
+    log_file = stack.spec.folder / "logs" / "dag-run.log"
+    tell(f"running DAG {dag_id} through Airflow: a Spark job per topic (log: {log_file})")
+
+    def tell_task(event: TaskEvent) -> None:
+        if event.state == "started":
+            tell(f"  {event.task_id} …")
+        else:
+            tell(f"  {event.task_id}: {event.state} after {event.seconds:.1f} s")
+
+    run_dag(dag_id, environment, log_file, tell_task)

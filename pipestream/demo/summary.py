@@ -1,0 +1,105 @@
+"""What the demo says in the end, from what the ledger and the topics hold. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pipestream.engine.emission import ERROR, HAPPY
+from pipestream.ledger.model import Tally
+
+if TYPE_CHECKING:
+    from pipestream.drain.audit import TopicAudit
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """What draining one topic came to."""
+
+    node_id: str
+    topic: str
+    ranges: int
+    records: int
+    documents_out: Mapping[str, int]
+    dead_letters: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A document that failed, where and why."""
+
+    document: str
+    node_id: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What went in and what came out, counted in the ledger and again in the topics."""
+
+    documents_in: int
+    happy_end: int
+    happy_end_in_topic: int
+    error_end: int
+    dead_letters: int
+    dead_letters_in_topics: int
+    faults: tuple[str, ...]
+
+    def line(self) -> str:
+        """Return the demo in one line."""
+        ledger = f"ledger INCOMPLETE: {'; '.join(self.faults)}" if self.faults else "ledger complete"
+        return (
+            f"demo: {self.documents_in} documents in, {self.happy_end} at happy-end, "
+            f"{self.dead_letters} dead-lettered, {ledger}"
+        )
+
+    def problems(self) -> list[str]:
+        """Return everything that does not add up; the demo has failed unless there is nothing."""
+        found = [f"the ledger is incomplete: {fault}" for fault in self.faults]
+        if self.happy_end != self.happy_end_in_topic:
+            found.append(f"the ledger counts {self.happy_end} at happy-end, its topic {self.happy_end_in_topic}")
+        if self.dead_letters != self.dead_letters_in_topics:
+            found.append(
+                f"the ledger counts {self.dead_letters} dead letters, their topics {self.dead_letters_in_topics}"
+            )
+        ended = self.happy_end + self.error_end + self.dead_letters
+        if self.documents_in != ended:
+            found.append(f"{self.documents_in} documents went in, and {ended} came to an end")
+        return found
+
+
+def topic_rows(audits: Sequence[TopicAudit]) -> list[TopicRow]:
+    """Return a row per topic, in the order of the audits."""
+    rows = []
+    for audit in audits:
+        total = sum((entry.tally for entry in audit.entries if entry.tally), Tally())
+        rows.append(
+            TopicRow(
+                node_id=audit.node_id,
+                topic=audit.topic,
+                ranges=len(audit.entries),
+                records=total.records,
+                documents_out=dict(sorted(total.documents_out.items())),
+                dead_letters=total.dead_letters,
+                seconds=sum(entry.seconds for entry in audit.entries),
+            )
+        )
+    return rows
+
+
+def summarise(
+    documents_in: int, audits: Sequence[TopicAudit], *, happy_end_in_topic: int, dead_letters_in_topics: int
+) -> Summary:
+    """Add up what became of the documents."""
+    rows = topic_rows(audits)
+    return Summary(
+        documents_in=documents_in,
+        happy_end=sum(row.documents_out.get(HAPPY, 0) for row in rows),
+        happy_end_in_topic=happy_end_in_topic,
+        error_end=sum(row.documents_out.get(ERROR, 0) for row in rows),
+        dead_letters=sum(row.dead_letters for row in rows),
+        dead_letters_in_topics=dead_letters_in_topics,
+        faults=tuple(str(fault) for audit in audits for fault in audit.faults),
+    )

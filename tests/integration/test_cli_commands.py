@@ -1,0 +1,268 @@
+"""The commands on real servers: from a graph file to a complete ledger, as a person would type them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipestream.cli.main import main
+from pipestream.leases import open_lease_store
+from pipestream.testing.pipeline import Pipeline
+
+pytestmark = pytest.mark.stack
+
+GRAPH = Path(__file__).parents[1] / "data" / "exactly_once.yaml"
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, config_file) -> Run:
+    monkeypatch.setenv("PIPESTREAM_CONFIG", str(config_file))
+
+    def run_command(*arguments: str | Path) -> Ran:
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        return Ran(code, printed.out, printed.err)
+
+    return run_command
+
+
+@pytest.fixture
+def graph_file(unique, tmp_path) -> Path:
+    file = tmp_path / "graph.yaml"
+    file.write_text(GRAPH.read_text().replace("UNIQUE", unique))
+    return file
+
+
+@pytest.fixture
+def applied(run, graph_file) -> Path:
+    assert run("graph", "apply", graph_file).code == 0
+    return graph_file
+
+
+@pytest.fixture
+def documents(tmp_path) -> Path:
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    for name in ("a", "b", "bad-one", "fused-one"):
+        (folder / f"{name}.txt").write_text(name)
+    return folder
+
+
+def test_documents_go_from_a_folder_to_a_complete_ledger(run, applied, documents, unique):
+    intake, second = f"intake.{unique}", f"pipestream.{unique}.second"
+
+    ingested = run("ingest", "--graph", applied, "--datasource", unique, documents, "--json")
+    waiting = run("ledger", "check", "--graph", applied, "--json")
+    first_drain = run("drain", "--graph", applied, "--topic", intake, "--run-id", "r1", "--json")
+    second_drain = run("drain", "--graph", applied, "--topic", second, "--run-id", "r2", "--json")
+    complete = run("ledger", "check", "--graph", applied, "--json")
+
+    assert ingested.json()["published"] == 4
+    assert (waiting.code, waiting.json()["complete"]) == (1, False)
+    assert first_drain.json()["documents_out"] == {"first--second": 3, "happy-end": 1}
+    assert (second_drain.json()["records"], second_drain.json()["dead_letters"]) == (3, 1)
+    assert (complete.code, complete.json()["complete"]) == (0, True)
+
+
+def test_a_second_ingestion_finds_nothing_new(run, applied, documents, unique):
+    arguments = ("ingest", "--graph", applied, "--datasource", unique, documents)
+    run(*arguments)
+
+    ran = run(*arguments)
+
+    assert ran.code == 0
+    assert "4 documents: 0 new, 0 changed, 4 unchanged; 0 published" in ran.out
+
+
+def test_the_ledger_shows_what_a_run_did(run, applied, documents, unique):
+    run("ingest", "--graph", applied, "--datasource", unique, documents)
+    run("drain", "--graph", applied, "--topic", f"intake.{unique}", "--run-id", "r1")
+
+    entries = run("ledger", "entries", "--run", "r1", "--json").json()
+    plans = run("ledger", "plans", "--run", "r1", "--json").json()
+    heads = run("ledger", "heads", "--lane", unique, "--json").json()
+
+    assert sum(entry["records"] for entry in entries) == 4
+    assert {entry["run_id"] for entry in entries} == {"r1"}
+    planned = {(r["partition"], r["start"], r["end"]) for plan in plans for r in plan["ranges"]}
+    assert planned == {(entry["partition"], entry["start"], entry["end"]) for entry in entries}
+    assert {(head["partition"], head["head"]) for head in heads} == {(e["partition"], e["end"]) for e in entries}
+    assert "r1" in run("ledger", "entries").out
+    assert "r1" in run("ledger", "plans").out
+
+
+def test_topics_show_lag_and_dead_letters(run, applied, documents, unique):
+    run("ingest", "--graph", applied, "--datasource", unique, documents)
+
+    before = {row["topic"]: row for row in run("topics", "--graph", applied, "--json").json()}
+    run("drain", "--graph", applied, "--topic", f"intake.{unique}")
+    run("drain", "--graph", applied, "--topic", f"pipestream.{unique}.second")
+    after = {row["topic"]: row for row in run("topics", "--graph", applied, "--json").json()}
+
+    assert before[f"intake.{unique}"]["lag"] == 4
+    assert after[f"intake.{unique}"]["lag"] == 0
+    assert after[f"pipestream.{unique}.second"]["dead_letters"] == 1
+    assert f"dlq.{unique}.second" in run("topics", "--graph", applied).out
+
+
+def test_topics_that_are_missing_are_told(run, graph_file, unique):
+    ran = run("topics", "--graph", graph_file)
+
+    assert ran.code == 1
+    assert f"intake.{unique}" in ran.err
+
+
+def test_a_topic_that_is_missing_cannot_be_drained(run, graph_file, unique):
+    ran = run("drain", "--graph", graph_file, "--topic", f"intake.{unique}")
+
+    assert ran.code == 2
+    assert f"topic intake.{unique} does not exist; apply the graph that needs it" in ran.err
+
+
+def test_a_drain_says_who_holds_the_lease(run, applied, settings, unique):
+    topic = f"intake.{unique}"
+    Pipeline(settings, applied).send(topic, ["a"])
+    store = open_lease_store(settings)
+    lease = store.acquire(topic, 0, "somebody else", 60)
+    try:
+        ran = run("drain", "--graph", applied, "--topic", topic)
+        slots = run("leases", topic, "--json").json()["slots"]
+    finally:
+        store.release(lease)
+        store.close()
+
+    assert ran.code == 0
+    assert "skipped" in ran.out
+    assert "somebody else" in ran.out
+    assert [(slot["slot"], slot["holder"], slot["token"]) for slot in slots] == [(0, "somebody else", lease.token)]
+
+
+def test_a_topic_is_stopped_and_scaled(run, applied, unique):
+    topic = f"intake.{unique}"
+
+    run("leases", "set", topic, "--stopped", "--replicas", "2")
+    stopped = run("leases", topic, "--json").json()["slots"]
+    run("leases", "set", topic, "--started")
+    started = run("leases", "list", topic, "--json").json()["slots"]
+
+    assert [(slot["slot"], slot["started"]) for slot in stopped] == [(0, False), (1, False)]
+    assert [(slot["slot"], slot["started"]) for slot in started] == [(0, True), (1, True)]
+
+
+def test_an_unregistered_topic_cannot_be_set(run, applied):
+    ran = run("leases", "set", "intake.nobody", "--stopped")
+
+    assert ran.code == 2
+    assert "intake.nobody is not registered" in ran.err
+
+
+def test_a_graph_has_a_history_that_can_be_gone_back_in(run, applied, unique):
+    first = applied.read_text()
+    applied.write_text(first.replace("partitions: 2", "partitions: 3"))
+
+    changed = run("graph", "diff", applied)
+    dry = run("graph", "apply", applied, "--dry-run", "--json").json()
+    run("graph", "apply", applied)
+    back = run("graph", "rollback", unique, "1", "--file", applied, "--json")
+    history = run("graph", "history", unique, "--json").json()
+
+    assert "partitions 2 → 3" in changed.out
+    assert dry["grow"][f"intake.{unique}"] == 3
+    assert back.json()["version"]["version"] == 1
+    assert [(version["version"], version["active"]) for version in history] == [(2, False), (1, True)]
+    assert run("graph", "diff", applied).out == "no difference\n"
+    assert "partitions 3 → 2" in run("graph", "diff", f"{unique}@2", f"{unique}@1").out
+
+
+def test_an_unknown_version_is_told(run, applied, unique):
+    ran = run("graph", "rollback", unique, "9")
+
+    assert ran.code == 2
+    assert f"graph {unique} has no version 9" in ran.err
+
+
+def test_a_backfill_goes_beside_the_live_run_and_once(run, applied, documents, unique):
+    topic = f"intake.{unique}"
+    run("ingest", "--graph", applied, "--datasource", unique, documents)
+    run("drain", "--graph", applied, "--topic", topic)
+    arguments = ("backfill", "again", "--graph", applied, "--topic", topic, "--since", "2026-01-01", "--json")
+
+    estimate = run(*arguments, "--dry-run")
+    first = run(*arguments)
+    second = run(*arguments)
+    lanes = {head["lane"] for head in run("ledger", "heads", "--json").json()}
+
+    assert estimate.json()["offsets"] == 4
+    assert (first.json()["lane"], first.json()["records"]) == (f"{unique}@again", 4)
+    assert run("ledger", "entries", "--lane", f"{unique}@again", "--json").json()[0]["run_id"] == first.json()["run_id"]
+    assert second.json()["run_id"] != first.json()["run_id"]
+    assert run("ledger", "entries", "--run", second.json()["run_id"], "--json").json() == []
+    assert lanes == {unique, f"{unique}@again"}
+
+
+def test_a_backfill_without_a_range_is_refused(run, applied, unique):
+    ran = run("backfill", "again", "--graph", applied, "--topic", f"intake.{unique}")
+
+    assert ran.code == 2
+    assert "either a time range" in ran.err
+
+
+def test_dead_letters_are_listed_shown_and_decided_about(run, applied, documents, unique):
+    run("ingest", "--graph", applied, "--datasource", unique, documents)
+    run("drain", "--graph", applied, "--topic", f"intake.{unique}")
+    run("drain", "--graph", applied, "--topic", f"pipestream.{unique}.second")
+
+    (letter,) = run("dlq", "list", "--graph", applied, "--json").json()
+    shown = run("dlq", "show", letter["id"]).json()
+    preview = run("dlq", "replay", "--graph", applied, "--dry-run", "--json").json()
+    run("dlq", "quarantine", "--graph", applied, "--node", "second")
+    waiting = run("dlq", "list", "--graph", applied, "--json").json()
+    set_aside = run("dlq", "list", "--graph", applied, "--state", "quarantined", "--json").json()
+    run("dlq", "release", "--graph", applied, "--letter", letter["id"])
+    replayed = run("dlq", "replay", "--graph", applied, "--action", f"{unique}-fix", "--json").json()
+    again = run("dlq", "replay", "--graph", applied, "--action", f"{unique}-fix", "--json").json()
+
+    assert (letter["node"], letter["error"]) == ("second", "ModuleFailed")
+    assert shown["id"] == letter["id"]
+    assert preview["sent"] == {f"pipestream.{unique}.second": 1}
+    assert (len(waiting), len(set_aside)) == (0, 1)
+    assert replayed["sent"] == {f"pipestream.{unique}.second": 1}
+    assert again["decided_now"] == 0
+    assert run("dlq", "list", "--graph", applied).out.endswith("0 dead letters\n")
+
+
+def test_a_letter_that_is_not_there_is_told(run, applied, unique):
+    ran = run("dlq", "show", f"dlq.{unique}.second/0/99")
+
+    assert ran.code == 2
+    assert f"there is no dead letter dlq.{unique}.second/0/99" in ran.err
+
+
+@pytest.mark.spark
+def test_a_topic_is_drained_over_spark(run, applied, documents, unique):
+    run("ingest", "--graph", applied, "--datasource", unique, documents)
+
+    ran = run("drain", "--spark", "--graph", applied, "--topic", f"intake.{unique}", "--run-id", "r1", "--json")
+
+    assert ran.code == 0
+    assert ran.json()["records"] == 4
+    assert ran.json()["documents_out"] == {"first--second": 3, "happy-end": 1}

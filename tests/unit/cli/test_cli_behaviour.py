@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from pipestream import __version__
+from pipestream.cli import options
+from pipestream.cli.main import app
+from pipestream.drain.model import RangeFailed, RangeOutcome
+from pipestream.errors import BrokerUnavailable, GraphInvalid, PipestreamError, Problem
+
+HEAVY = ("airflow", "boto3", "cel_expr_python", "celpy", "confluent_kafka", "deltalake", "google", "grpc", "psycopg")
+HEAVY += ("pyarrow", "pydantic", "pyspark")
+
+
+def all_commands(group: typer.Typer = app, words: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    found = [
+        (*words, command.name or command.callback.__name__.replace("_", "-")) for command in group.registered_commands
+    ]
+    for inner in group.registered_groups:
+        found += all_commands(inner.typer_instance, (*words, inner.name))
+    return found
+
+
+def failing(monkeypatch, error: BaseException) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("pipestream.cli.settings.read_settings", fail)
+    monkeypatch.setattr(options, "read_settings", fail)
+
+
+def test_help_imports_nothing_heavy():
+    code = f"import sys, pipestream.cli.main; print([name for name in {HEAVY!r} if name in sys.modules])"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("words", all_commands(), ids=" ".join)
+def test_every_command_explains_itself_with_examples(run, words):
+    ran = run(*words, "--help")
+
+    assert ran.code == 0
+    assert "Examples" in ran.out
+    assert f"$ pipestream {' '.join(words)}".removesuffix(" list") in ran.out
+
+
+def test_all_the_commands_are_there():
+    assert {words[0] for words in all_commands()} == {
+        "backfill", "demo", "dlq", "down", "drain", "graph", "ingest", "leases", "ledger", "settings", "status",
+        "topics", "up",
+    }  # fmt: skip
+
+
+def test_the_version_is_printed(run):
+    assert run("--version").out == f"pipestream {__version__}\n"
+
+
+def test_an_unknown_command_ends_with_2(run):
+    ran = run("grapf")
+
+    assert ran.code == 2
+    assert "grapf" in ran.err
+
+
+def test_a_terminal_error_ends_with_2_and_no_traceback(run, monkeypatch):
+    failing(monkeypatch, GraphInvalid([Problem("a.yaml", 3, "nodes[0].id", "is missing")]))
+
+    ran = run("settings", "--json")
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "error: a.yaml:3: nodes[0].id: is missing\n"
+
+
+def test_a_transient_error_ends_with_1_and_says_that_it_may_pass(run, monkeypatch):
+    failing(monkeypatch, BrokerUnavailable("Kafka at 127.0.0.1:1 does not answer"))
+
+    ran = run("settings")
+
+    assert ran.code == 1
+    assert ran.err.startswith("error: Kafka at 127.0.0.1:1 does not answer\n")
+    assert "can be tried again" in ran.err
+
+
+@pytest.mark.parametrize(("transient", "code"), [(True, 1), (False, 2)])
+def test_a_failed_range_ends_as_its_cause_deserves(run, monkeypatch, transient, code):
+    failing(monkeypatch, RangeFailed(RangeOutcome("t", 0, 0, 5, None, 0.1, "broke", "E", transient)))
+
+    assert run("settings").code == code
+
+
+def test_markup_in_an_error_is_printed_as_it_is(run, monkeypatch):
+    failing(monkeypatch, PipestreamError("[bold]not markup[/bold] [/oops]"))
+
+    assert "[bold]not markup[/bold] [/oops]" in run("settings").err
+
+
+def test_ctrl_c_ends_with_130(run, monkeypatch):
+    failing(monkeypatch, KeyboardInterrupt())
+
+    assert run("settings").code == 130
+
+
+def test_a_bug_keeps_its_traceback(run, monkeypatch):
+    failing(monkeypatch, ZeroDivisionError("a bug"))
+
+    with pytest.raises(ZeroDivisionError):
+        run("settings")
+
+
+def test_settings_are_listed_with_variable_and_meaning(run, monkeypatch):
+    monkeypatch.setenv("PIPESTREAM_DRAIN_BUDGET", "77")
+
+    ran = run("settings", "--json")
+    rows = {row["name"]: row for row in json.loads(ran.out)["settings"]}
+
+    assert rows["drain_budget"] == {
+        "name": "drain_budget",
+        "variable": "PIPESTREAM_DRAIN_BUDGET",
+        "type": "whole number",
+        "default": 100_000,
+        "value": 77,
+        "description": "Most offsets one run drains from a topic.",
+    }
+    assert rows["leases"]["type"] == "consul | sql | none"
+    assert rows["s3_endpoint"]["value"] is None
+
+
+@pytest.mark.parametrize("arguments", [["settings"], ["settings", "--json"]])
+def test_settings_never_show_a_secret(run, monkeypatch, arguments):
+    monkeypatch.setenv("PIPESTREAM_POSTGRES_DSN", "postgresql://someone:hunter2@db/pipestream")
+    monkeypatch.setenv("PIPESTREAM_CONSUL_TOKEN", "swordfish")
+
+    ran = run(*arguments)
+
+    assert ran.code == 0
+    assert "PIPESTREAM_POSTGRES_DSN" in ran.out
+    for secret in ("hunter2", "swordfish"):
+        assert secret not in ran.out + ran.err
+
+
+def test_a_misspelt_setting_is_refused(run, monkeypatch):
+    monkeypatch.setenv("PIPESTREAM_DRAIN_BUDGTE", "1")
+
+    ran = run("settings")
+
+    assert ran.code == 2
+    assert "PIPESTREAM_DRAIN_BUDGTE" in ran.err
+
+
+def test_the_status_of_a_stack_that_never_ran_is_stopped(run):
+    ran = run("status", "--json")
+
+    assert ran.code == 1
+    assert {server["name"]: server["state"] for server in json.loads(ran.out)["servers"]} == {
+        "kafka": "stopped",
+        "postgres": "stopped",
+    }
+
+
+def test_stopping_nothing_is_no_error(run):
+    ran = run("down", "--json")
+
+    assert ran.code == 0
+    assert json.loads(ran.out) == {"stopped": []}
+
+
+def test_setting_a_lease_needs_something_to_set(run):
+    ran = run("leases", "set", "intake.a")
+
+    assert ran.code == 2
+    assert "--replicas" in ran.err

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from pipestream.demo.summary import Summary, summarise, topic_rows
+from pipestream.drain.audit import TopicAudit
+from pipestream.ledger import Entry, EntryKind, Tally
+from pipestream.ledger.check import Fault, FaultKind
+from pipestream.offsets.ranges import OffsetRange
+
+RIGHT = Summary(
+    documents_in=240,
+    happy_end=234,
+    happy_end_in_topic=234,
+    error_end=0,
+    dead_letters=6,
+    dead_letters_in_topics=6,
+    faults=(),
+)
+
+
+def audit(topic, *tallies, faults=()):
+    entries = tuple(
+        Entry(
+            "g", OffsetRange(topic, number, 0, 10), "id", EntryKind.DRAINED, "run", "plan", "g", "h", "me", 1,
+            tally, 1.5, datetime(2026, 1, 1, tzinfo=UTC),
+        )
+        for number, tally in enumerate(tallies)
+    )  # fmt: skip
+    return TopicAudit(topic, f"node of {topic}", {}, {}, entries, tuple(faults))
+
+
+def test_the_summary_is_one_line():
+    assert RIGHT.line() == "demo: 240 documents in, 234 at happy-end, 6 dead-lettered, ledger complete"
+    assert RIGHT.problems() == []
+
+
+def test_an_incomplete_ledger_is_said_in_the_line_and_fails_the_demo():
+    summary = replace(RIGHT, faults=("intake.a[0]: 3 offsets wait from 7 on",))
+
+    assert summary.line().endswith("6 dead-lettered, ledger INCOMPLETE: intake.a[0]: 3 offsets wait from 7 on")
+    assert summary.problems() == ["the ledger is incomplete: intake.a[0]: 3 offsets wait from 7 on"]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"documents_in": 241}, "241 documents went in, and 240 came to an end"),
+        ({"happy_end_in_topic": 233}, "the ledger counts 234 at happy-end, its topic 233"),
+        ({"dead_letters_in_topics": 7}, "the ledger counts 6 dead letters, their topics 7"),
+    ],
+)
+def test_numbers_that_do_not_add_up_fail_the_demo(change, problem):
+    assert replace(RIGHT, **change).problems() == [problem]
+
+
+def test_documents_at_the_error_end_have_come_to_an_end_too():
+    assert replace(RIGHT, happy_end=230, happy_end_in_topic=230, error_end=4).problems() == []
+
+
+def test_a_row_adds_up_the_ranges_of_its_topic():
+    (row,) = topic_rows([audit("intake.a", Tally(10, {"b": 7, "a": 2}, 1), Tally(5, {"b": 5}, 0))])
+
+    assert (row.node_id, row.topic, row.ranges, row.records) == ("node of intake.a", "intake.a", 2, 15)
+    assert list(row.documents_out.items()) == [("a", 2), ("b", 12)]
+    assert (row.dead_letters, row.seconds) == (1, 3.0)
+
+
+def test_a_range_whose_numbers_were_lost_counts_as_a_range_without_records():
+    (row,) = topic_rows([audit("intake.a", None, Tally(5, {"b": 5}, 0))])
+
+    assert (row.ranges, row.records) == (2, 5)
+
+
+def test_the_summary_counts_ends_and_dead_letters_over_all_topics():
+    fault = Fault(FaultKind.WAITING, "t", 0, "1 offsets wait from 2 on")
+    audits = [
+        audit("intake.a", Tally(10, {"e": 6, "happy-end": 2}, 2)),
+        audit("t", Tally(6, {"happy-end": 4, "error-end": 1}, 1), faults=[fault]),
+    ]
+
+    summary = summarise(10, audits, happy_end_in_topic=6, dead_letters_in_topics=3)
+
+    assert summary == Summary(10, 6, 6, 1, 3, 3, ("t[0]: 1 offsets wait from 2 on",))
