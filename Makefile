@@ -9,7 +9,7 @@ READY_DEV := .venv/.ready-dev
 PROFILE ?= embedded
 ARGS ?=
 
-.PHONY: help setup setup-dev demo test check format faults bench up down status proto requirements clean
+.PHONY: help reference setup setup-dev demo test check format faults bench up down status proto requirements clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ status: $(READY) ## show the local stack
 
 proto: $(READY_DEV) ## generate pipestream/gen from proto/
 	@$(BIN)/python scripts/generate_protos.py
+
+reference: $(READY_DEV) ## write the tables in docs/ from the code
+	@$(BIN)/python scripts/generate_reference.py
 
 # Hashes for every platform; neither the index's address nor a folder of this machine gets into the files.
 COMPILE := UV_FIND_LINKS= $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \

@@ -1,0 +1,91 @@
+"""Write the tables of docs/graphs.md and docs/settings.md from the code. With --check, say whether they are current."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from pipestream.graph.schema import json_schema
+from pipestream.local.spec import VARIABLES
+from pipestream.settings import ENV_PREFIX, Settings
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+BEGIN, END = "<!-- generated: {} -->", "<!-- end -->"
+
+
+def graph_tables() -> dict[str, str]:
+    """Return one table per level of a graph file."""
+    graph = json_schema()
+    node = graph["properties"]["nodes"]["items"]
+    datasource = graph["properties"]["datasources"]["items"]
+    return {
+        "graph": _keys(graph),
+        "datasource": _keys(datasource),
+        "node": _keys(node),
+        "dead letters": _keys(node["properties"]["dead_letters"]),
+        "mapping": _keys(node["properties"]["pre_mappings"]["items"]),
+        "edge": _keys(graph["properties"]["edges"]["items"]),
+    }
+
+
+def settings_tables() -> dict[str, str]:
+    """Return the product's settings and those of the local stack."""
+    rows = ["| variable | default | meaning |", "| --- | --- | --- |"]
+    for name, field in Settings.model_fields.items():
+        default = field.default
+        shown = "" if default is None else default.get_secret_value() if isinstance(default, SecretStr) else default
+        rows.append(
+            f"| `{ENV_PREFIX}{name.upper()}` | {f'`{shown}`' if shown != '' else 'none'} | {field.description} |"
+        )
+    stack = ["| variable | meaning |", "| --- | --- |"]
+    stack += [f"| `{name}` | {meaning} |" for name, meaning in VARIABLES.items()]
+    return {"settings": "\n".join(rows), "stack": "\n".join(stack)}
+
+
+def _keys(level: dict[str, Any]) -> str:
+    required = level.get("required", [])
+    rows = ["| key | is | meaning |", "| --- | --- | --- |"]
+    for key, schema in level["properties"].items():
+        name = f"**`{key}`**" if key in required else f"`{key}`"
+        rows.append(f"| {name} | {_kind(schema)} | {schema.get('description', '')} |")
+    return "\n".join(rows)
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return ", ".join(str(value) for value in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(_kind(each) for each in schema["anyOf"])
+    names = {"string": "text", "integer": "whole number", "array": "list", "object": "mapping", "boolean": "flag"}
+    kind = schema.get("type", "text")
+    return names.get(kind, kind)
+
+
+def fill(text: str, tables: dict[str, str]) -> str:
+    """Return ``text`` with each generated part replaced."""
+    for name, table in tables.items():
+        begin = BEGIN.format(name)
+        before, _, rest = text.partition(begin)
+        _, found, after = rest.partition(END)
+        if not found:
+            sys.exit(f"no part {begin} … {END}")
+        text = f"{before}{begin}\n{table}\n{END}{after}"
+    return text
+
+
+def main() -> None:
+    for name, tables in (("graphs.md", graph_tables()), ("settings.md", settings_tables())):
+        file = DOCS / name
+        filled = fill(file.read_text(), tables)
+        if "--check" in sys.argv:
+            if filled != file.read_text():
+                sys.exit(f"docs/{name} is not what the code says, run `make reference`")
+        else:
+            file.write_text(filled)
+
+
+if __name__ == "__main__":
+    main()
