@@ -18,6 +18,6 @@ def pending(settings: Settings, graph: Graph, topic: str) -> int:
     broker = Broker(settings)
     partitions = broker.identify(topic).partitions
     heads = Ledger(settings).heads(graph.graph_id, topic, partitions)
-    marks = broker.watermarks(topic, partitions)
+    marks = broker.settled_watermarks(topic, partitions)
     # Kafka may have forgotten offsets below the low watermark; what is gone does not wait.
     return sum(mark.high - min(heads.get(p, mark.low), mark.high) for p, mark in marks.items())

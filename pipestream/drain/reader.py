@@ -57,12 +57,14 @@ class RangeReader:
         """
         self._consumer.assign([self._partition(start)])
         chunk: list[InputRecord] = []
-        heard_at = time.monotonic()
+        silent_s = 0.0
         while True:
+            asked_at = time.monotonic()
             messages = self._consumer.consume(size - len(chunk), timeout=_POLL_S)
-            if messages:
-                heard_at = time.monotonic()
-            elif time.monotonic() - heard_at > self._settings.kafka_timeout_s:
+            # Only waiting counts, not the time the caller takes over a chunk; and an error is no sign of life.
+            heard = any((error := message.error()) is None or is_end_of_partition(error) for message in messages)
+            silent_s = 0.0 if heard else silent_s + time.monotonic() - asked_at
+            if silent_s > self._settings.kafka_timeout_s:
                 raise BrokerUnavailable(f"{self._range}: nothing heard for {self._settings.kafka_timeout_s:g} s")
             is_at_end = False
             for message in messages:

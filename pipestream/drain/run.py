@@ -177,7 +177,7 @@ class _Run:
         """Return the ranges to drain, and entries for those that a dead run left behind."""
         request, topic = self.request, self.request.topic
         partitions = slot_partitions(self.lease.slot, self.replicas, len(identity.partitions))
-        watermarks = self.broker.watermarks(topic, partitions)
+        watermarks = self.broker.settled_watermarks(topic, partitions)
         heads = self.ledger.heads(request.lane, topic, partitions)
         committed = self.broker.committed(self.group, topic, partitions)
         offsets = {partition: found.offset for partition, found in committed.items()}

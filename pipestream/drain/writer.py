@@ -36,7 +36,11 @@ class TransactionalWriter:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._producer.close()
+        try:
+            self._producer.close()
+        except KafkaException as error:
+            # A fenced producer fails here once more, and would hide the LeaseLost that commit has raised.
+            log.warning("%s: closing the producer: %s", self._range, error)
 
     def commit(self, outputs: Iterable[OutputRecord], end: int, note: str, group_metadata: Any) -> None:
         """Send outputs, and ``end`` as the group's offset, all or nothing.

@@ -7,6 +7,7 @@ topic                                 key of its registration and of slot 0
 ``pipestream.{cluster}.{node}``       ``pipestream/node-topics/{cluster}.{node}``
 ``bridge.{cluster}.{node}``           ``pipestream/bridge-topics/{cluster}.{node}``
 ``dlq.{cluster}.{node}``              ``pipestream/dlq-topics/{cluster}.{node}``
+a topic that an edge names itself     ``pipestream/other-topics/{topic}``
 ====================================  =====================================
 
 The lock of slot 0 is on the key itself, those of further slots are under it, at ``…/slots/{slot}``.
@@ -16,26 +17,29 @@ What the operator wants of a topic is at ``pipestream/desired/{topic}``.
 from __future__ import annotations
 
 from pipestream.errors import IdInvalid
-from pipestream.topics.names import TopicKind, parse_topic
+from pipestream.topics.names import TopicKind, check_topic
 
 ROOT = "pipestream/"
 DESIRED = ROOT + "desired/"
 
 _FOLDERS = {
-    TopicKind.INTAKE: ROOT + "intake-topics/",
-    TopicKind.NODE: ROOT + "node-topics/",
-    TopicKind.BRIDGE: ROOT + "bridge-topics/",
-    TopicKind.DEAD_LETTERS: ROOT + "dlq-topics/",
+    TopicKind.INTAKE.value: ROOT + "intake-topics/",
+    TopicKind.NODE.value: ROOT + "node-topics/",
+    TopicKind.BRIDGE.value: ROOT + "bridge-topics/",
+    TopicKind.DEAD_LETTERS.value: ROOT + "dlq-topics/",
 }
-FOLDERS = tuple(_FOLDERS.values())
+_OTHERS = ROOT + "other-topics/"
+FOLDERS = (*_FOLDERS.values(), _OTHERS)
 
 
 def topic_key(topic: str) -> str:
     """Return the key of a topic's registration, which is also the lock of its slot 0.
 
-    :raises IdInvalid: the name does not follow the convention.
+    :raises IdInvalid: the name cannot be a topic's.
     """
-    return _FOLDERS[parse_topic(topic).kind] + topic.split(".", 1)[1]
+    check_topic(topic)
+    prefix, _, rest = topic.partition(".")
+    return _FOLDERS[prefix] + rest if prefix in _FOLDERS else _OTHERS + topic
 
 
 def slot_key(topic: str, slot: int) -> str:
@@ -46,13 +50,12 @@ def slot_key(topic: str, slot: int) -> str:
 
 def desired_key(topic: str) -> str:
     """Return the key of what the operator wants of a topic."""
-    parse_topic(topic)
-    return DESIRED + topic
+    return DESIRED + check_topic(topic)
 
 
 def parse_slot_key(key: str) -> tuple[str, int] | None:
     """Return the topic and slot whose lock a key is; None for a key that is no slot's."""
-    for kind, folder in _FOLDERS.items():
+    for prefix, folder in (*_FOLDERS.items(), ("", _OTHERS)):
         if not key.startswith(folder):
             continue
         match key.removeprefix(folder).split("/"):
@@ -63,7 +66,7 @@ def parse_slot_key(key: str) -> tuple[str, int] | None:
             case _:
                 return None
         try:
-            parse_topic(topic := f"{kind.value}.{rest}")
+            topic = check_topic(f"{prefix}.{rest}" if prefix else rest)
         except IdInvalid:
             return None  # someone else's key; it is theirs to look after
         return topic, int(slot)

@@ -10,7 +10,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from pipestream.leases.store import Assignment, DesiredState, Lease, check_request, check_topic, lay_out
+from pipestream.leases.store import Assignment, DesiredState, Lease, check_request, lay_out
+from pipestream.topics.names import check_topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

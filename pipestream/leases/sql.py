@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipestream.errors import LeaseLost, LeaseUnavailable
 from pipestream.leases.database import Connection, Database
-from pipestream.leases.store import Assignment, DesiredState, Lease, check_request, check_topic, lay_out
+from pipestream.leases.store import Assignment, DesiredState, Lease, check_request, lay_out
+from pipestream.topics.names import check_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from pipestream.topics.names import parse_topic
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
@@ -123,15 +121,6 @@ def lay_out(replicas: Mapping[str, int], held: Sequence[Assignment]) -> list[Ass
     slots = {(topic, slot): Assignment(topic, slot) for topic, count in replicas.items() for slot in range(count)}
     slots.update({(found.topic, found.slot): found for found in held if found.topic in replicas})
     return [slots[key] for key in sorted(slots)]
-
-
-def check_topic(topic: str) -> str:
-    """Return ``topic`` if it is a name of one of the product's topics.
-
-    :raises IdInvalid: it is not.
-    """
-    parse_topic(topic)
-    return topic
 
 
 def check_request(slot: int, holder: str, ttl_s: float) -> None:

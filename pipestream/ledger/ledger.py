@@ -146,7 +146,7 @@ class Ledger:
         table = self._open(self.entries_uri, tables.ENTRIES)
         predicate = _all_equal(lane=lane, topic=topic, run_id=run_id, plan_id=plan_id)
         found = [tables.entry_from_row(row) for row in _rows(table, predicate)]
-        return sorted(found, key=lambda e: (e.lane, e.range, e.entered_at))
+        return sorted(found, key=lambda e: (e.lane, e.range.topic, e.range.partition, e.entered_at, e.range.start))
 
     def plans(self, *, lane: str | None = None, topic: str | None = None, run_id: str | None = None) -> list[Plan]:
         """Return plans, oldest first."""

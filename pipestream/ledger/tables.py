@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipestream.ledger.model import Entry, EntryKind, Plan, Tally
-from pipestream.offsets.ranges import OffsetRange
+from pipestream.offsets.ranges import HeadMove, OffsetRange
 
 _TIME = pa.timestamp("us", "UTC")
 
@@ -81,9 +81,11 @@ def entry_from_row(row: dict[str, Any]) -> Entry:
     if row["records"] is not None:
         tally = Tally(row["records"], dict(row["documents_out"] or ()), row["dead_letters"])
     taken = {"topic", "partition", "start", "end", "kind", "records", "documents_out", "dead_letters"}
+    kind = EntryKind(row["kind"])
+    offsets = HeadMove if kind is EntryKind.REBASELINED else OffsetRange
     return Entry(
-        range=OffsetRange(row["topic"], row["partition"], row["start"], row["end"]),
-        kind=EntryKind(row["kind"]),
+        range=offsets(row["topic"], row["partition"], row["start"], row["end"]),
+        kind=kind,
         tally=tally,
         **{name: row[name] for name in ENTRIES.names if name not in taken},
     )

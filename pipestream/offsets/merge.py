@@ -72,21 +72,23 @@ class RangeMerge:
         while len(taken) < most and not self.is_done:
             self._apply_flow()
             wait_s = 0.0 if taken else max(0.0, deadline - time.monotonic())
+            asked_at = time.monotonic()
             # Where there is no room all are paused but the awaited, and each of those may add one record.
             messages = fetch(self._consumer, max(1, min(self._batch_size, self.buffer.room)), wait_s)
-            self._silent_s = 0.0 if messages else self._silent_s + wait_s
-            for message in messages:
-                self._feed(message)
+            waited_s = time.monotonic() - asked_at
+            heard = sum(self._feed(message) for message in messages)
+            self._silent_s = 0.0 if heard else self._silent_s + waited_s
             taken += self.buffer.release(most - len(taken))
             if (taken and not messages) or time.monotonic() >= deadline:
                 break
         return taken
 
-    def _feed(self, message: Message) -> None:
+    def _feed(self, message: Message) -> bool:
+        """Take in a record or an event, and tell whether it came from the broker."""
         partition = place_of(message, self._consumer, self._settings, self._positions)
         # A live partition is left alone from its end (or the cutoff) on; whoever wants more reads it again there.
         if partition is None or self.buffer.is_live(partition):
-            return
+            return partition is not None
         offset = message.offset()
         assert offset is not None
         if message.error() is None and self._positions[partition] <= offset < self._ends[partition]:
@@ -99,6 +101,7 @@ class RangeMerge:
             self.buffer.finish(partition)
         if self.buffer.is_live(partition):
             self._consumer.pause([TopicPartition(*partition)])
+        return True
 
     def _apply_flow(self) -> None:
         flow = self.buffer.flow()

@@ -61,7 +61,7 @@ class ReleaseBuffer(Generic[Record]):
         self._queues: dict[Partition, _Queue[Record]] = {partition: _Queue() for partition in partitions}
         self._batch_size = batch_size
         self._cutoff_ms = cutoff_ms
-        self._limit = max(HELD_BATCHES * batch_size, len(self._queues))
+        self._limit = HELD_BATCHES * batch_size
         self._held = 0
         # Non-live partitions without a record: what the release waits for.
         self._awaited = set(self._queues)
@@ -75,7 +75,7 @@ class ReleaseBuffer(Generic[Record]):
 
     @property
     def room(self) -> int:
-        """Return how many records fit, whatever partitions they are of."""
+        """Return how many records fit, whatever partitions they are of; less than none with very many partitions."""
         return self._limit - self._held - len(self._awaited)
 
     @property

@@ -41,6 +41,8 @@ class ModelBroker:
     def watermarks(self, topic: str, partitions: Iterable[int]) -> dict[int, Watermarks]:  # noqa: ARG002
         return {partition: Watermarks(0, self.ends.get(partition, 0)) for partition in partitions}
 
+    settled_watermarks = watermarks
+
     def committed(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, Committed]:  # noqa: ARG002
         return {p: self.offsets[group, p] for p in partitions if (group, p) in self.offsets}
 

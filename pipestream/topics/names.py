@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -11,6 +12,10 @@ from pipestream.ids import check_graph_id
 
 if TYPE_CHECKING:
     from pipestream.graph.model import Edge
+
+
+# Kafka's own rule; a name of dots alone would be a folder of the broker.
+_KAFKA_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
 class TopicKind(Enum):
@@ -55,6 +60,20 @@ def dead_letter_topic(cluster_id: str, node_id: str) -> str:
 
 def intake_dead_letter_topic(datasource_id: str) -> str:
     return _of_node(TopicKind.DEAD_LETTERS, "intake", datasource_id)
+
+
+def check_topic(topic: str) -> str:
+    """Return ``topic`` if it can be drained: one of the product's, or one that an edge names for itself.
+
+    :raises IdInvalid: it is neither, or Kafka would refuse it.
+    """
+    if topic.split(".")[0] in {kind.value for kind in TopicKind}:
+        return str(parse_topic(topic))
+    if not _KAFKA_NAME.fullmatch(topic) or topic.startswith("__"):
+        raise IdInvalid(
+            f"{topic[:100]!r} cannot be a topic: use 1 to 249 letters, digits, . _ and -, not starting with __"
+        )
+    return topic
 
 
 def parse_topic(topic: str) -> TopicName:

@@ -44,8 +44,10 @@ def test_a_key_that_is_no_slot_is_nobodys(key):
     assert keys.parse_slot_key(key) is None
 
 
-@pytest.mark.parametrize("topic", ["orders", "intake.a/b", "pipestream.main", "intake...", ""])
-def test_a_name_outside_the_convention_gets_no_key(topic):
+@pytest.mark.parametrize(
+    "topic", ["or/ders", "intake.a/b", "pipestream.main", "intake...", "", "..", "__consumer_offsets"]
+)
+def test_a_name_that_cannot_be_a_topic_gets_no_key(topic):
     for make in (keys.topic_key, keys.desired_key):
         with pytest.raises(IdInvalid):
             make(topic)
