@@ -1,0 +1,232 @@
+"""Replay, quarantine, release or purge dead letters: exactly once, and resumable under the action's id.
+
+Per partition of a dead-letter topic, as a drain does it:
+
+1. Start the partition's transactional producer. Its id is the same for every action, so that fences every earlier
+   one, whatever its name, and aborts what it left open.
+2. Only then read the decisions: nobody else can decide about these letters any more. Go on where the action's own
+   batches end, and leave alone what any action has decided.
+3. Per chunk: read, select, then in one transaction send the replayed records and the batch of decisions.
+
+The transaction also commits how far the action has read as the offset of a consumer group of its own, so that
+Kafka's tools show its progress. Nothing here reads it back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from pipestream import faults
+from pipestream.dead_letters.action import ActionReport, ActionRequest, decide, replay_record
+from pipestream.dead_letters.decisions import (
+    DECISIONS_TOPIC,
+    ActionConflict,
+    ActionPlan,
+    Batch,
+    Decisions,
+    PlannedRange,
+    PlannedTwice,
+)
+from pipestream.dead_letters.destinations import Destinations, NoWayBack
+from pipestream.dead_letters.log import DecisionLog
+from pipestream.dead_letters.model import State, read_letter
+from pipestream.drain.broker import Broker
+from pipestream.drain.reader import RangeReader
+from pipestream.drain.records import InputRecord, OutputRecord
+from pipestream.drain.writer import TransactionalWriter
+from pipestream.graph.model import Graph
+from pipestream.offsets.ranges import OffsetRange
+from pipestream.settings import Settings
+from pipestream.topics.admin import TopicAdmin
+
+log = logging.getLogger(__name__)
+
+# A batch of scattered offsets takes up to 40 bytes a letter, and a broker takes records of 1 MB.
+_MOST_CHUNK_RECORDS = 10_000
+
+
+def run_action(request: ActionRequest, settings: Settings, graphs: Sequence[Graph] = ()) -> ActionReport:
+    """Plan an action, or take up its plan, and carry it out.
+
+    :param graphs: those whose letters are replayed, to find the way back.
+    :raises ActionConflict: the id was used for another action.
+    :raises PlannedTwice: another process planned under the same id at the same moment, and came first.
+    :raises LeaseLost: another action has taken over a partition; this one may be repeated under its id.
+    """
+    decision_log = DecisionLog(settings)
+    decision_log.ensure()
+    plan = _take_up(request, decision_log, settings)
+    return _carry_out(plan, decision_log, settings, graphs)
+
+
+def resume_action(action_id: str, settings: Settings, graphs: Sequence[Graph] = ()) -> ActionReport:
+    """Carry out what is left of an action that was planned before.
+
+    :raises ActionConflict: no action has this id.
+    """
+    decision_log = DecisionLog(settings)
+    plan = decision_log.read().plans.get(action_id)
+    if plan is None:
+        raise ActionConflict(f"no action on dead letters has the id {action_id}; `pipestream dlq history` shows them")
+    return _carry_out(plan, decision_log, settings, graphs)
+
+
+def _take_up(request: ActionRequest, decision_log: DecisionLog, settings: Settings) -> ActionPlan:
+    # Not the settled state: it would wait for a transaction that a dead action left open, and that is only
+    # aborted when its producer is fenced, further on. A plan that is missed here is found there.
+    plan = decision_log.read().plans.get(request.action_id)
+    if plan is None:
+        plan = make_plan(request, settings)
+        decision_log.write_plan(plan)
+    asked = (request.act, request.topics, request.selection, request.limit, request.max_replays)
+    if asked != (plan.act, plan.topics, plan.selection, plan.limit, plan.max_replays):
+        raise ActionConflict(
+            f"{request.action_id} was planned at {plan.planned_at:%Y-%m-%d %H:%M:%S} as another {plan.act.value} "
+            f"of {', '.join(plan.topics)}; take another id, or go on with `pipestream dlq resume {request.action_id}`"
+        )
+    faults.reach(faults.PLAN_WRITTEN)
+    return plan
+
+
+def make_plan(request: ActionRequest, settings: Settings) -> ActionPlan:
+    """Return the plan to act on the letters that are there now. It counts only once it is in the log.
+
+    :raises TopicMissing: one of the topics is not there.
+    """
+    broker = Broker(settings)
+    ranges = []
+    for topic in request.topics:
+        identity = broker.identify(topic)
+        for partition, marks in sorted(broker.watermarks(topic, identity.partitions).items()):
+            if marks.low < marks.high:
+                ranges.append(PlannedRange(topic, identity.topic_id, partition, marks.low, marks.high))
+    return request.plan(ranges)
+
+
+def _carry_out(
+    plan: ActionPlan, decision_log: DecisionLog, settings: Settings, graphs: Sequence[Graph]
+) -> ActionReport:
+    action = _Action(plan, decision_log, settings, Destinations(graphs, TopicAdmin(settings).existing()))
+    for planned in decision_log.read().remaining(plan):
+        action.run(planned)
+    decided = decision_log.read_settled().decided_by(plan.action_id)
+    return ActionReport(
+        action_id=plan.action_id,
+        act=plan.act,
+        status="done" if action.had_work or not plan.ranges else "done before",
+        decided=dict(decided),
+        decided_now=action.decided,
+        sent=dict(action.sent),
+        left_open=dict(action.left_open),
+    )
+
+
+class _Action:
+    """One try of an action."""
+
+    def __init__(
+        self, plan: ActionPlan, decision_log: DecisionLog, settings: Settings, destinations: Destinations
+    ) -> None:
+        self.plan = plan
+        self.settings = settings
+        self.had_work = False
+        self.decided = 0
+        self.sent: Counter[str] = Counter()
+        self.left_open: Counter[str] = Counter()
+        self._log = decision_log
+        self._broker = Broker(settings)
+        self._destinations = destinations
+
+    def run(self, planned: PlannedRange) -> None:
+        """Decide about the letters of one partition."""
+        whole = OffsetRange(planned.topic, planned.partition, planned.start, planned.end)
+        transactional_id = f"pipestream.dlq/{planned.topic}/{planned.partition}"
+        with TransactionalWriter(self.settings, transactional_id, whole) as writer:
+            decisions = self._log.read_settled()
+            if decisions.plans[self.plan.action_id] != self.plan:
+                raise PlannedTwice(self.plan.action_id)
+            start = self._start(planned, decisions)
+            if start >= planned.end:
+                return
+            self.had_work = True
+            left = OffsetRange(planned.topic, planned.partition, start, planned.end)
+            with RangeReader(self.settings, f"pipestream.dlq.{self.plan.action_id}", left) as reader:
+                size = min(self.settings.chunk_records, _MOST_CHUNK_RECORDS)
+                budget = self._budget(decisions)
+                for records, end in reader.chunks(start, size):
+                    batch, outputs = self._decide(records, end, planned, decisions, budget)
+                    if not batch.count and batch.end < planned.end:
+                        continue  # progress alone is not worth a transaction
+                    writer.commit([*outputs, _as_record(batch)], batch.end, "", reader.group_metadata())
+                    self._count(outputs, batch)
+                    faults.reach(faults.CHUNK_COMMITTED)
+                    if batch.end >= planned.end:
+                        return
+                    budget = None if budget is None else budget - batch.count
+
+    def _start(self, planned: PlannedRange, decisions: Decisions) -> int:
+        identity = self._broker.identify(planned.topic)
+        if identity.topic_id != planned.topic_id:
+            raise ActionConflict(
+                f"{planned.topic} was deleted and made again since {self.plan.action_id} was planned, and its letters "
+                f"with it; start another action"
+            )
+        # Retention may have deleted letters since; what is gone can be neither replayed nor purged.
+        low = self._broker.watermarks(planned.topic, [planned.partition])[planned.partition].low
+        done = decisions.progress.get((self.plan.action_id, planned.topic_id, planned.partition), planned.start)
+        return max(planned.start, done, low)
+
+    def _budget(self, decisions: Decisions) -> int | None:
+        limit = self.plan.limit
+        return None if limit is None else limit - decisions.decided_by(self.plan.action_id).total()
+
+    def _decide(
+        self,
+        records: Sequence[InputRecord],
+        end: int,
+        planned: PlannedRange,
+        decisions: Decisions,
+        budget: int | None,
+    ) -> tuple[Batch, list[OutputRecord]]:
+        known = decisions.of_partition(planned.topic_id, planned.partition)
+        decided: dict[State, list[int]] = {}
+        outputs: list[OutputRecord] = []
+        for record in records:
+            if budget is not None and budget <= 0:
+                break
+            letter = read_letter(record, known.get(record.offset))
+            state = decide(letter, self.plan)
+            if state is None:
+                continue
+            if state is State.REPLAYED:
+                try:
+                    topic = self._destinations.find(letter)
+                except NoWayBack as error:
+                    self.left_open[str(error)] += 1
+                    continue
+                outputs.append(replay_record(letter, topic, self.plan.action_id))
+            decided.setdefault(state, []).append(record.offset)
+            budget = None if budget is None else budget - 1
+        batch = Batch(
+            action_id=self.plan.action_id,
+            topic=planned.topic,
+            topic_id=planned.topic_id,
+            partition=planned.partition,
+            # With the limit reached, the rest of the range is none of this action's business.
+            end=planned.end if budget is not None and budget <= 0 else end,
+            decided={state: tuple(offsets) for state, offsets in decided.items()},
+            decided_at=datetime.now(UTC),
+        )
+        return batch, outputs
+
+    def _count(self, outputs: Sequence[OutputRecord], batch: Batch) -> None:
+        self.decided += batch.count
+        self.sent.update(output.topic for output in outputs)
+        log.info("%s: %d letters decided, %d sent back", self.plan.action_id, batch.count, len(outputs))
+
+
+def _as_record(batch: Batch) -> OutputRecord:
+    return OutputRecord(DECISIONS_TOPIC, batch.action_id.encode(), batch.encode())

@@ -1,0 +1,94 @@
+"""Where a dead letter goes back to. Pure.
+
+A letter holds the bytes that its node's own topic (or the datasource's intake topic) had, or would have had where
+the document failed behind a fused edge. It goes back to the topic it came from if that one leads to the node it
+failed at, else to another topic that leads there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from pipestream.dead_letters.model import INTAKE_CLUSTER, DeadLetter
+from pipestream.errors import IdInvalid, TerminalError
+from pipestream.graph.flow import topic_targets
+from pipestream.graph.model import Graph
+from pipestream.topics.names import TopicKind, TopicName, intake_topic, node_topic, parse_topic
+
+
+class NoWayBack(TerminalError):
+    """No topic leads to the node a letter failed at. The letter stays open."""
+
+
+class Destinations:
+    """The ways back that a set of graphs, or failing them the names of topics, allow."""
+
+    def __init__(self, graphs: Sequence[Graph], topics: Collection[str]) -> None:
+        """
+        :param topics: the topics on the broker. A record sent to any other would start a topic nobody drains.
+        """
+        self._graphs = {graph.graph_id: graph for graph in graphs}
+        self._targets = {graph.graph_id: topic_targets(graph) for graph in graphs}
+        self._topics = frozenset(topics)
+
+    def find(self, letter: DeadLetter) -> str:
+        """Return the topic that a letter goes back to.
+
+        :raises NoWayBack: there is none; the message says what would make one.
+        """
+        topic = self._choose(letter)
+        if topic not in self._topics:
+            raise NoWayBack(f"topic {topic} does not exist; apply the graph that needs it")
+        return topic
+
+    def _choose(self, letter: DeadLetter) -> str:
+        lies_in = _parse(letter.letter_id.topic)
+        if lies_in and lies_in.kind is TopicKind.DEAD_LETTERS and lies_in.cluster_id == INTAKE_CLUSTER:
+            return intake_topic(lies_in.local_id)
+        if not letter.node_id:
+            raise NoWayBack(f"nothing says at which node the letters of {letter.letter_id.topic} failed")
+        graph = self._graph_of(letter, lies_in)
+        return self._by_graph(letter, graph) if graph else _by_name(letter, lies_in)
+
+    def _graph_of(self, letter: DeadLetter, lies_in: TopicName | None) -> Graph | None:
+        if letter.graph_id in self._graphs:
+            return self._graphs[letter.graph_id]
+        if letter.graph_id or lies_in is None:
+            return None
+        of_cluster = [g for g in self._graphs.values() if g.cluster_id == lies_in.cluster_id]
+        return next((graph for graph in of_cluster if letter.node_id in graph.node_by_id), None)
+
+    def _by_graph(self, letter: DeadLetter, graph: Graph) -> str:
+        node_id = letter.node_id
+        if node_id not in graph.node_by_id:
+            raise NoWayBack(f"graph {graph.graph_id} has no node {node_id} any more")
+        leading = [topic for topic, target in self._targets[graph.graph_id].items() if target == node_id]
+        # An intake topic makes a new stream of each record; a letter of a node's own is a stream already.
+        leading = [topic for topic in leading if not topic.startswith("intake.")]
+        if not leading:
+            raise NoWayBack(
+                f"node {node_id} of graph {graph.graph_id} is reached by fused edges only, so no topic leads to it; "
+                f"give it an edge by Kafka, or upload the document again"
+            )
+        if letter.origin and letter.origin.topic in leading:
+            return letter.origin.topic
+        own = node_topic(graph.cluster_id, node_id)
+        return own if own in leading else leading[0]
+
+
+def _by_name(letter: DeadLetter, lies_in: TopicName | None) -> str:
+    """Without the graph, the names of topics say it, if they follow the convention."""
+    origin = _parse(letter.origin.topic) if letter.origin else None
+    if origin and origin.kind in (TopicKind.NODE, TopicKind.BRIDGE) and origin.local_id == letter.node_id:
+        return str(origin)
+    if lies_in is None or (letter.origin and origin is None):
+        graph = letter.graph_id or "it failed in"
+        raise NoWayBack(f"the topics' names do not say what leads to node {letter.node_id}; name the graph {graph}")
+    return node_topic(lies_in.cluster_id, letter.node_id)
+
+
+def _parse(topic: str) -> TopicName | None:
+    try:
+        return parse_topic(topic)
+    except IdInvalid:
+        return None

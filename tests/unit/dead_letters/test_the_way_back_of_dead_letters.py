@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pytest
+
+from pipestream.dead_letters.destinations import Destinations, NoWayBack
+from pipestream.dead_letters.model import read_letter
+from pipestream.drain.records import InputRecord
+from pipestream.graph.load import load_graph
+
+GRAPH = """
+graph: g
+cluster: main
+datasources:
+  - {id: files, account: acme, entry: first}
+nodes:
+  - {id: first, module: "python:pipestream.testing.steps:pass_on"}
+  - {id: second, module: "python:pipestream.testing.steps:pass_on"}
+  - {id: fused, module: "python:pipestream.testing.steps:pass_on"}
+  - {id: named, module: "python:pipestream.testing.steps:pass_on"}
+edges:
+  - {from: first, to: second}
+  - {from: first, to: fused, transport: grpc}
+  - {from: second, to: named, topic: special}
+"""
+TOPICS = ["intake.files", "pipestream.main.second", "special", "pipestream.main.other", "bridge.main.other"]
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    file = tmp_path_factory.mktemp("graphs") / "g.yaml"
+    file.write_text(GRAPH)
+    return load_graph(file)
+
+
+def letter(topic, *, origin="", node="", graph_id="g"):
+    said = {"__connect.errors.topic": origin, "__connect.errors.stage": node, "pipestream.dead.graph": graph_id}
+    headers = tuple((name, text.encode()) for name, text in said.items() if text)
+    return read_letter(InputRecord(topic, 0, 0, 0, b"k", b"", headers))
+
+
+@pytest.mark.parametrize(
+    ("topic", "origin", "node", "expected"),
+    [
+        pytest.param("dlq.intake.files", "intake.files", "first", "intake.files", id="of intake"),
+        pytest.param("dlq.intake.files", "", "", "intake.files", id="foreign, of intake"),
+        pytest.param("dlq.main.second", "pipestream.main.second", "second", "pipestream.main.second", id="of a node"),
+        pytest.param("dlq.main.second", "intake.files", "second", "pipestream.main.second", id="behind a fused edge"),
+        pytest.param("dlq.main.named", "special", "named", "special", id="of an edge's own topic"),
+        pytest.param("dlq.main.named", "intake.files", "named", "special", id="fused, node has a named topic"),
+        pytest.param("my-letters", "pipestream.main.second", "second", "pipestream.main.second", id="overridden topic"),
+    ],
+)
+def test_a_letter_goes_back_to_a_topic_that_leads_to_where_it_failed(graph, topic, origin, node, expected):
+    found = Destinations([graph], TOPICS).find(letter(topic, origin=origin, node=node))
+
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("topic", "origin", "expected"),
+    [
+        pytest.param("dlq.main.other", "bridge.main.other", "bridge.main.other", id="from a bridge"),
+        pytest.param("dlq.main.other", "pipestream.main.other", "pipestream.main.other", id="from its node's topic"),
+        pytest.param("dlq.main.other", "", "pipestream.main.other", id="a foreign record"),
+        pytest.param("dlq.main.other", "pipestream.main.first", "pipestream.main.other", id="behind a fused edge"),
+    ],
+)
+def test_without_the_graph_the_names_of_topics_tell_the_way(topic, origin, expected):
+    found = Destinations([], TOPICS).find(letter(topic, origin=origin, node="other", graph_id="gone"))
+
+    assert found == expected
+
+
+def test_a_foreign_record_in_a_nodes_topic_finds_the_graph_of_that_node(graph):
+    assert Destinations([graph], TOPICS).find(letter("dlq.main.named", graph_id="")) == "special"
+
+
+@pytest.mark.parametrize(
+    ("topic", "origin", "node", "graph_id", "reason"),
+    [
+        pytest.param("dlq.main.fused", "intake.files", "fused", "g", "fused edges only", id="only fused"),
+        pytest.param("dlq.main.old", "pipestream.main.old", "old", "g", "no node old any more", id="node is gone"),
+        pytest.param("dlq.intake.gone", "intake.gone", "x", "g", "intake.gone does not exist", id="topic is gone"),
+        pytest.param("anywhere", "", "", "", "nothing says at which node", id="foreign, in any topic"),
+        pytest.param("dlq.main.x", "special", "x", "other", "name the graph other", id="graph is not known"),
+    ],
+)
+def test_a_letter_without_a_way_back_is_told_apart_with_the_reason(graph, topic, origin, node, graph_id, reason):
+    with pytest.raises(NoWayBack, match=reason):
+        Destinations([graph], TOPICS).find(letter(topic, origin=origin, node=node, graph_id=graph_id))
+
+
+def test_a_foreign_header_cannot_send_a_letter_to_any_topic_it_likes(graph):
+    found = Destinations([graph], [*TOPICS, "payments"]).find(
+        letter("dlq.main.second", origin="payments", node="second")
+    )
+
+    assert found == "pipestream.main.second"
