@@ -65,6 +65,7 @@ class Settings(BaseSettings):
     leases: Literal["consul", "sql", "none"] = Field("sql", description="Where leases are kept.")
     lease_ttl_s: float = Field(20.0, ge=3, le=86_400, description="How long a lease outlives its last renewal.")
     max_leases: int = Field(4, ge=1, description="Drains that may run at once (the size of the Airflow pool).")
+    max_slots: int = Field(16, ge=1, description="Most slots of one topic that one run drains.")
     consul_address: str = Field("127.0.0.1:8500", description="Consul agent, host:port.")
     consul_scheme: Literal["http", "https"] = Field("http", description="How to reach Consul.")
     consul_token: SecretStr | None = Field(None, description="Consul ACL token.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import Consumer, KafkaError, Message
 
 from pipestream.drain.records import InputRecord
 
@@ -39,3 +39,11 @@ def is_passing(error: KafkaError) -> bool:
 def is_gone(error: KafkaError) -> bool:
     """Tell whether the offset that was asked for is not on the broker any more."""
     return error.code() in _GONE
+
+
+def fetch(consumer: Consumer, most: int, timeout_s: float) -> list[Message]:
+    """Return what has arrived, waiting only for the first; ``consume`` alone would wait for them all."""
+    first = consumer.poll(timeout_s)
+    if first is None:
+        return []
+    return [first, *(consumer.consume(most - 1, timeout=0) if most > 1 else ())]

@@ -11,7 +11,7 @@ from typing import Any, Self
 from confluent_kafka import Message, TopicPartition
 
 from pipestream.drain.broker import explain_errors, range_consumer
-from pipestream.drain.messages import is_end_of_partition, is_gone, is_passing, to_record
+from pipestream.drain.messages import fetch, is_end_of_partition, is_gone, is_passing, to_record
 from pipestream.drain.records import InputRecord
 from pipestream.errors import BrokerUnavailable, OffsetsExpired
 from pipestream.offsets.ranges import OffsetRange
@@ -60,7 +60,7 @@ class RangeReader:
         silent_s = 0.0
         while True:
             asked_at = time.monotonic()
-            messages = self._consumer.consume(size - len(chunk), timeout=_POLL_S)
+            messages = fetch(self._consumer, size - len(chunk), _POLL_S)
             # Only waiting counts, not the time the caller takes over a chunk; and an error is no sign of life.
             heard = any((error := message.error()) is None or is_end_of_partition(error) for message in messages)
             silent_s = 0.0 if heard else silent_s + time.monotonic() - asked_at

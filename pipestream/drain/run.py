@@ -24,7 +24,7 @@ from pipestream.graph.hashing import graph_hash
 from pipestream.graph.model import Graph
 from pipestream.graph.proto import to_binary
 from pipestream.leases.keeper import LeaseKeeper
-from pipestream.leases.slots import acquire_any, slot_partitions
+from pipestream.leases.slots import slot_partitions
 from pipestream.leases.store import Lease, LeaseStore
 from pipestream.ledger import Entry, EntryKind, Ledger, Plan, Tally
 from pipestream.offsets.plan import plan_ranges
@@ -46,7 +46,10 @@ def run_drain(
     on_lease_lost: Callable[[LeaseLost], None] | None = None,
     broker: Broker | None = None,
 ) -> DrainReport:
-    """Drain what waits in a topic, up to the budget.
+    """Drain what waits in a topic: every slot of it that is free, one after the other, each up to the budget.
+
+    A backfill takes one slot and covers all partitions: its lane is its own, so the lease only keeps it from
+    running beside a live run of that slot.
 
     :param spread: runs the range tasks, over Spark or in this process.
     :param find_graph: gives the graph of a hash. A retry uses the graph its plan was made with, even if another
@@ -58,16 +61,22 @@ def run_drain(
     """
     started = time.monotonic()
     holder = f"{request.run_id}@{socket.gethostname()}:{os.getpid()}"
-    try:
-        lease = _acquire(leases, request, holder, settings.lease_ttl_s)
-    except LeaseUnavailable as error:
-        return DrainReport("skipped", request.topic, reason=str(error))
-    with LeaseKeeper(leases, lease, on_lost=on_lease_lost) as keeper:
-        faults.reach(faults.LEASE_ACQUIRED)
-        replicas = leases.desired(request.topic).replicas
-        run = _Run(request, settings, lease, replicas, find_graph, broker or Broker(settings))
-        report = run.execute(spread, keeper.check)
-    return _timed(report, started)
+    reports: list[DrainReport] = []
+    busy: list[LeaseUnavailable] = []
+    slot = 0
+    # Asked anew for every slot: scaling down in the middle of a run gives up the highest slots first.
+    while slot < (replicas := _replicas(leases, request)) and len(reports) < settings.max_slots:
+        try:
+            lease = _acquire(leases, request, slot, holder, settings.lease_ttl_s)
+        except LeaseUnavailable as error:
+            busy.append(error)
+        else:
+            with LeaseKeeper(leases, lease, on_lost=on_lease_lost) as keeper:
+                faults.reach(faults.LEASE_ACQUIRED)
+                run = _Run(request, settings, lease, replicas, find_graph, broker or Broker(settings))
+                reports.append(run.execute(spread, keeper.check))
+        slot += 1
+    return _combine(request.topic, reports, busy, time.monotonic() - started)
 
 
 def consumer_group(graph: Graph, lane: str) -> str:
@@ -110,13 +119,18 @@ class _Run:
             self._use_graph_of(plan)
         else:
             plan, recovered = self._make_plan(identity, check_lease)
+        check_lease()
         remaining = self._remaining(plan) if plan else []
         if not remaining:
             return self._nothing_left(plan, recovered)
         assert plan is not None
-        outcomes = sorted(
-            spread([self._task(identity, each) for each in remaining]), key=lambda outcome: outcome.partition
-        )
+        outcomes: list[RangeOutcome] = []
+        for outcome in spread([self._task(identity, each) for each in remaining]):
+            # Where ranges are drained one after the other, a run that was overtaken must not begin another: its
+            # producer would fence the run that overtook it.
+            check_lease()
+            outcomes.append(outcome)
+        outcomes.sort(key=lambda outcome: outcome.partition)
         faults.reach(faults.RANGES_DRAINED)
         check_lease()
         entries = [self._entry(outcome, identity) for outcome in outcomes if outcome.end > outcome.start]
@@ -301,12 +315,16 @@ class _Run:
         )
 
 
-def _acquire(leases: LeaseStore, request: DrainRequest, holder: str, ttl_s: float) -> Lease:
+def _replicas(leases: LeaseStore, request: DrainRequest) -> int:
+    return 1 if request.backfill else leases.desired(request.topic).replicas
+
+
+def _acquire(leases: LeaseStore, request: DrainRequest, slot: int, holder: str, ttl_s: float) -> Lease:
     """Take a slot of the topic. A lease that an earlier try of this very run left behind is waited out."""
     deadline = time.monotonic() + 2 * ttl_s
     while True:
         try:
-            return acquire_any(leases, request.topic, holder, ttl_s)
+            return leases.acquire(request.topic, slot, holder, ttl_s)
         except LeaseUnavailable as error:
             is_own = error.holder.startswith(f"{request.run_id}@")
             if not is_own or time.monotonic() > deadline:
@@ -322,5 +340,22 @@ def _raise_first_failure(outcomes: Sequence[RangeOutcome]) -> None:
         raise RangeFailed(outcome)
 
 
-def _timed(report: DrainReport, started: float) -> DrainReport:
-    return DrainReport(**{**report.as_dict(), "seconds": round(time.monotonic() - started, 3)})
+def _combine(
+    topic: str, reports: Sequence[DrainReport], busy: Sequence[LeaseUnavailable], seconds: float
+) -> DrainReport:
+    """Return one report for all slots of a run."""
+    if not reports:
+        return DrainReport("skipped", topic, reason="; ".join(str(error) for error in busy))
+    total = sum((Tally(r.records, r.documents_out, r.dead_letters) for r in reports), Tally())
+    drained = [report for report in reports if report.status == "drained"]
+    return DrainReport(
+        status="drained" if drained else reports[0].status,
+        topic=topic,
+        reason="" if drained else reports[0].reason,
+        ranges=sum(report.ranges for report in reports),
+        recovered_ranges=sum(report.recovered_ranges for report in reports),
+        records=total.records,
+        documents_out=dict(total.documents_out),
+        dead_letters=total.dead_letters,
+        seconds=round(seconds, 3),
+    )

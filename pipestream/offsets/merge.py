@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from pipestream.drain.broker import explain_errors
-from pipestream.drain.messages import is_end_of_partition, is_gone, is_passing, to_record
+from pipestream.drain.messages import fetch, is_end_of_partition, is_gone, is_passing, to_record
 from pipestream.drain.records import InputRecord
 from pipestream.errors import BrokerUnavailable, OffsetsExpired
 from pipestream.offsets.ranges import OffsetRange
@@ -120,14 +120,6 @@ def assign(consumer: Consumer, settings: Settings, positions: Mapping[Partition,
         # A pause outlives its assignment. Resumed first, because to resume goes back to what was last consumed.
         consumer.resume(consumer.assignment())
         consumer.assign([TopicPartition(*partition, offset) for partition, offset in positions.items()])
-
-
-def fetch(consumer: Consumer, most: int, timeout_s: float) -> list[Message]:
-    """Return what has arrived, waiting only for the first; ``consume`` alone would wait for them all."""
-    first = consumer.poll(timeout_s)
-    if first is None:
-        return []
-    return [first, *(consumer.consume(most - 1, timeout=0) if most > 1 else ())]
 
 
 def place_of(

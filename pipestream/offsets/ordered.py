@@ -20,10 +20,10 @@ from typing import Self
 import pyarrow as pa
 
 from pipestream.drain.broker import Broker, range_consumer
-from pipestream.drain.messages import to_record
+from pipestream.drain.messages import fetch, to_record
 from pipestream.drain.records import InputRecord
 from pipestream.graph.start import StartAt, StartKind
-from pipestream.offsets.merge import RangeMerge, assign, fetch, place_of
+from pipestream.offsets.merge import RangeMerge, assign, place_of
 from pipestream.offsets.ranges import OffsetRange
 from pipestream.offsets.release import Partition, sort_arrivals
 from pipestream.offsets.start import EPOCH, start_offsets, utc_now

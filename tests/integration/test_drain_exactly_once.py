@@ -8,6 +8,7 @@ from pipestream.drain.model import RangeFailed
 from pipestream.drain.records import header
 from pipestream.errors import TopicMissing
 from pipestream.leases import open_lease_store
+from pipestream.leases.store import DesiredState
 from pipestream.ledger import EntryKind
 from pipestream.testing.pipeline import Pipeline
 from pipestream.wire import PipeDoc
@@ -230,3 +231,34 @@ def test_a_retry_takes_up_its_own_plan_and_leaves_what_came_later(pipeline, topi
 def test_a_topic_that_is_not_there_is_named(pipeline):
     with pytest.raises(TopicMissing, match=r"intake\.nowhere does not exist"):
         pipeline.drain("intake.nowhere", "run-1")
+
+
+def test_a_run_drains_every_free_slot_and_leaves_the_taken_ones_to_their_holders(pipeline, topics):
+    pipeline.send(topics.intake, ["a1", "a2"], partition=0)
+    pipeline.send(topics.intake, ["b1"], partition=1)
+    leases = open_lease_store(pipeline.settings)
+    leases.set_desired(topics.intake, DesiredState(replicas=2))
+    other = leases.acquire(topics.intake, 1, "run-x@elsewhere:1", 30)
+
+    first = pipeline.drain(topics.intake, "run-1")
+    leases.release(other)
+    second = pipeline.drain(topics.intake, "run-2")
+
+    assert (first.records, second.records) == (2, 1)
+    assert pipeline.doc_ids(topics.second) == {"a1": 1, "a2": 1, "b1": 1}
+    pipeline.check_ledger_tiles(topics.intake)
+    leases.close()
+
+
+def test_a_run_takes_no_more_slots_than_it_may(pipeline, topics):
+    pipeline.send(topics.intake, ["a1"], partition=0)
+    pipeline.send(topics.intake, ["b1"], partition=1)
+    leases = open_lease_store(pipeline.settings)
+    leases.set_desired(topics.intake, DesiredState(replicas=2))
+    pipeline.settings = pipeline.settings.model_copy(update={"max_slots": 1})
+
+    report = pipeline.drain(topics.intake, "run-1")
+
+    assert report.records == 1
+    assert pipeline.doc_ids(topics.second) == {"a1": 1}
+    leases.close()
