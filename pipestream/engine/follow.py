@@ -65,16 +65,18 @@ def follow(
     while waiting:
         current = waiting.popleft()
         for emission in _process_with_retries(current, graph, services, settings, sleep):
-            if is_fused(emission):
+            if is_fused(emission, graph):
                 waiting.append(emission.stream)
             else:
                 leaving.append(emission)
     return leaving
 
 
-def is_fused(emission: Emission) -> bool:
-    """Tell whether an emission stays in this task: it goes along a gRPC edge."""
-    return emission.edge is not None and not is_by_kafka(emission.edge)
+def is_fused(emission: Emission, graph: Graph) -> bool:
+    """Tell whether an emission stays in this task: it goes along a gRPC edge, and there is something to run."""
+    edge = emission.edge
+    # Documents rest in the topic of an end without a module, whatever their edge says: nowhere else are they kept.
+    return edge is not None and not is_by_kafka(edge) and not graph.node_by_id[edge.to_node_id].is_bare_end
 
 
 def _process_with_retries(

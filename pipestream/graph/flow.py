@@ -30,7 +30,8 @@ def is_by_kafka(edge: Edge) -> bool:
 def drained_topics(graph: Graph) -> list[DrainedTopic]:
     """Return the topics that are drained: intake first, then in the order of the nodes.
 
-    The topic of an end without a module is not among them: documents rest there.
+    The topic of an end without a module is not among them: documents rest there. A node reached only by fused
+    edges has a topic too: its dead letters are replayed there, without running the nodes before it again.
     """
     found = [
         DrainedTopic(intake_topic(source.datasource_id), TopicKind.INTAKE, source.entry_node_id, source.datasource_id)
@@ -43,12 +44,14 @@ def drained_topics(graph: Graph) -> list[DrainedTopic]:
             topic = edge_topic(edge, graph.cluster_id)
             if topic not in topics:
                 topics.append(topic)
+    fused = {edge.to_node_id for edge in graph.edges if not is_by_kafka(edge)}
+    needed = {graph.happy_end, graph.error_end, *(fused - set(written))}
     for node in graph.nodes:
         if node.is_bare_end:
             continue
         own = node_topic(graph.cluster_id, node.node_id)
         topics = written.get(node.node_id, [])
-        if node.node_id in (graph.happy_end, graph.error_end) and own not in topics:
+        if node.node_id in needed and own not in topics:
             topics = [own, *topics]
         found += [DrainedTopic(topic, TopicKind.NODE, node.node_id) for topic in topics]
         if node.is_bridged:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from pipestream.graph.flow import is_by_kafka, topic_targets
+from pipestream.graph.flow import drained_topics, is_by_kafka, topic_targets
 from pipestream.topics.names import (
+    TopicKind,
     bridge_topic,
     dead_letter_topic,
     edge_topic,
@@ -75,10 +76,14 @@ def required_topics(graph: Graph, settings: Settings) -> list[TopicSpec]:
             node = graph.node_by_id[edge.to_node_id]
             purpose = Purpose.OVERRIDE if edge.kafka_topic else Purpose.END if node.is_bare_end else Purpose.NODE
             add(_of_node(edge_topic(edge, graph.cluster_id), node, purpose, settings))
+    for drained in drained_topics(graph):
+        if drained.kind is TopicKind.NODE:
+            add(_of_node(drained.topic, graph.node_by_id[drained.node_id], Purpose.NODE, settings))
+    # Whatever their edges say, documents reach an end without a module by Kafka: they rest in its topic.
+    ends = {graph.happy_end, graph.error_end, *(e.to_node_id for e in graph.edges if not is_by_kafka(e))}
     for node in graph.nodes:
-        if node.node_id in (graph.happy_end, graph.error_end):
-            purpose = Purpose.END if node.is_bare_end else Purpose.NODE
-            add(_of_node(node_topic(graph.cluster_id, node.node_id), node, purpose, settings))
+        if node.is_bare_end and node.node_id in ends:
+            add(_of_node(node_topic(graph.cluster_id, node.node_id), node, Purpose.END, settings))
         if node.is_bridged and not node.is_bare_end:
             add(_of_node(bridge_topic(graph.cluster_id, node.node_id), node, Purpose.BRIDGE_IN, settings))
         if not node.is_bare_end:

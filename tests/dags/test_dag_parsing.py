@@ -88,7 +88,8 @@ def test_the_sample_graph_is_drained_in_its_order():
         "drain_intake_sample-files": set(),
         "drain_parse-markup": {"drain_intake_sample-files"},
         "drain_parse-data": {"drain_intake_sample-files"},
-        "drain_enrich": {"drain_intake_sample-files", "drain_parse-markup", "drain_parse-data"},
+        "drain_parse-text": set(),
+        "drain_enrich": {"drain_intake_sample-files", "drain_parse-markup", "drain_parse-data", "drain_parse-text"},
     }
 
 
@@ -124,12 +125,16 @@ def test_a_cycle_is_drained_in_passes(dags_folder, write_graph, monkeypatch):
     assert "drain_unpack__pass2" in upstream_of(dag)["drain_split__pass2"]
 
 
-def test_a_fused_node_has_no_task_of_its_own(dags_folder, write_graph):
+def test_a_fused_node_has_a_task_for_its_replays(dags_folder, write_graph):
     write_graph("fused.yaml", FUSED)
 
     dag = parse(dags_folder).dags["pipestream_fused"]
 
-    assert upstream_of(dag) == {"drain_intake_scans": set(), "drain_third": {"drain_intake_scans"}}
+    assert upstream_of(dag) == {
+        "drain_intake_scans": set(),
+        "drain_second": set(),
+        "drain_third": {"drain_intake_scans", "drain_second"},
+    }
 
 
 def test_an_edge_with_a_topic_of_its_own_has_a_task_of_its_own(dags_folder, write_graph):

@@ -75,10 +75,17 @@ def test_a_foreign_record_in_a_nodes_topic_finds_the_graph_of_that_node(graph):
     assert Destinations([graph], TOPICS).find(letter("dlq.main.named", graph_id="")) == "special"
 
 
+def test_a_letter_of_a_fused_node_goes_back_to_that_node_and_not_to_those_before_it(graph):
+    found = Destinations([graph], {*TOPICS, "pipestream.main.fused"}).find(
+        letter("dlq.main.fused", origin="intake.files", node="fused", graph_id="g")
+    )
+
+    assert found == "pipestream.main.fused"
+
+
 @pytest.mark.parametrize(
     ("topic", "origin", "node", "graph_id", "reason"),
     [
-        pytest.param("dlq.main.fused", "intake.files", "fused", "g", "fused edges only", id="only fused"),
         pytest.param("dlq.main.old", "pipestream.main.old", "old", "g", "no node old any more", id="node is gone"),
         pytest.param("dlq.intake.gone", "intake.gone", "x", "g", "intake.gone does not exist", id="topic is gone"),
         pytest.param("anywhere", "", "", "", "nothing says at which node", id="foreign, in any topic"),

@@ -280,6 +280,14 @@ def test_an_error_of_a_remote_engine_fails_the_document(services, remote_engine)
     assert "no room" in str(emission.error)
 
 
+def test_a_document_rests_in_the_topic_of_an_end_without_a_module_even_behind_a_fused_edge(services):
+    graph = make_graph([node("a"), node("end", node_type=NodeType.SINK)], [edge("a", "end", transport=Transport.GRPC)])
+
+    (emission,) = follow(stream_at("a"), graph, services(graph), SETTINGS)
+
+    assert (emission.outcome, emission.to_node_id) == (Outcome.EDGE, "end")
+
+
 def test_a_fused_loop_ends_at_the_hop_limit_as_a_dead_letter(services):
     graph = make_graph([node("a")], [edge("a", "a", transport=Transport.GRPC, max_hops=3)])
 

@@ -56,14 +56,14 @@ def test_where_ways_meet_the_drain_waits_for_all_of_them():
     ]
 
 
-def test_a_fused_node_has_no_drain_but_what_it_feeds_waits():
+def test_a_fused_node_has_a_topic_for_replays_and_what_it_feeds_waits_for_both_ways_in():
     steps = steps_of("""
         datasources: [{id: s, account: x, entry: a}]
         nodes: [{id: a, type: connector}, {id: b, type: connector}, {id: c, type: connector}]
         edges: [{from: a, to: b, transport: grpc}, {from: b, to: c}]
     """)
 
-    assert shown(steps) == [("intake.s", 1, ()), ("pipestream.main.c", 1, (0,))]
+    assert shown(steps) == [("intake.s", 1, ()), ("pipestream.main.b", 1, ()), ("pipestream.main.c", 1, (0, 1))]
 
 
 def test_a_cycle_is_drained_in_passes_and_what_follows_waits_for_the_last():

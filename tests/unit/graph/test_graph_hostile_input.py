@@ -52,7 +52,7 @@ edges:
     when: doc.search_metadata.document_type == "html"
     priority: 10
   - {from: parse, to: triage, max_hops: 3, topic: back}
-  - {from: parse, to: happy-end, transport: grpc}
+  - {from: parse, to: happy-end}
   - {from: parse, to: far, cluster: other}
 """
 PIECES = [

@@ -40,18 +40,18 @@ def test_a_graph_needs_intake_nodes_ends_and_dead_letters():
     ]
 
 
-def test_a_node_that_is_only_reached_by_grpc_has_no_topic():
-    assert "pipestream.main.b" not in names_of(TWO.replace("to: b", "to: b, transport: grpc"))
+def test_a_node_that_is_only_reached_by_grpc_has_a_topic_for_its_replays():
+    assert "pipestream.main.b" in names_of(TWO.replace("to: b", "to: b, transport: grpc"))
 
 
 def test_an_end_receives_by_kafka_even_if_its_edges_are_fused():
     names = names_of("""
         error_end: bad
-        nodes: [{id: a, type: connector}, {id: bad, type: sink}]
-        edges: [{from: a, to: happy-end, transport: grpc}]
+        nodes: [{id: a, type: connector}, {id: bad, type: sink}, {id: left, type: sink}]
+        edges: [{from: a, to: happy-end, transport: grpc}, {from: a, to: left, transport: grpc}]
     """)
 
-    assert names == ["dlq.main.a", "pipestream.main.bad", "pipestream.main.happy-end"]
+    assert names == ["dlq.main.a", "pipestream.main.bad", "pipestream.main.happy-end", "pipestream.main.left"]
 
 
 def test_an_override_takes_the_place_of_the_nodes_topic():
