@@ -67,8 +67,8 @@ class Destinations:
         leading = [topic for topic in leading if not topic.startswith("intake.")]
         if not leading:
             raise NoWayBack(
-                f"node {node_id} of graph {graph.graph_id} is reached by fused edges only, so no topic leads to it; "
-                f"give it an edge by Kafka, or upload the document again"
+                f"no topic leads to node {node_id} of graph {graph.graph_id} but the intake of its datasource, which "
+                f"would start the document anew; upload it again"
             )
         if letter.origin and letter.origin.topic in leading:
             return letter.origin.topic
