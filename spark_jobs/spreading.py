@@ -48,11 +48,11 @@ class SparkSpread:
 
 def _drain_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run in a Python worker of an executor, which reads its own settings: none travel through Spark."""
-    from pipestream.drain.task import drain_range
+    from pipestream.drain.task import drain_ranges
     from pipestream.settings import load_settings
 
     settings = load_settings()
     for batch in batches:
         for text in batch.column("task").to_pylist():
-            outcome = drain_range(RangeTask.from_json(text), settings)
-            yield pa.RecordBatch.from_pydict({"outcome": [outcome.to_json()]})
+            outcomes = drain_ranges(RangeTask.from_json(text), settings)
+            yield pa.RecordBatch.from_pydict({"outcome": [outcome.to_json() for outcome in outcomes]})

@@ -36,7 +36,7 @@ from pipestream.dead_letters.model import State, read_letter
 from pipestream.drain.broker import Broker
 from pipestream.drain.reader import RangeReader
 from pipestream.drain.records import InputRecord, OutputRecord
-from pipestream.drain.writer import TransactionalWriter
+from pipestream.drain.writer import Progress, TransactionalWriter
 from pipestream.graph.model import Graph
 from pipestream.offsets.ranges import OffsetRange
 from pipestream.settings import Settings
@@ -142,9 +142,8 @@ class _Action:
 
     def run(self, planned: PlannedRange) -> None:
         """Decide about the letters of one partition."""
-        whole = OffsetRange(planned.topic, planned.partition, planned.start, planned.end)
         transactional_id = f"pipestream.dlq/{planned.topic}/{planned.partition}"
-        with TransactionalWriter(self.settings, transactional_id, whole) as writer:
+        with TransactionalWriter(self.settings, [transactional_id], planned.topic) as writer:
             decisions = self._log.read_settled()
             if decisions.plans[self.plan.action_id] != self.plan:
                 raise PlannedTwice(self.plan.action_id)
@@ -160,7 +159,8 @@ class _Action:
                     batch, outputs = self._decide(records, end, planned, decisions, budget)
                     if not batch.count and batch.end < planned.end:
                         continue  # progress alone is not worth a transaction
-                    writer.commit([*outputs, _as_record(batch)], batch.end, "", reader.group_metadata())
+                    progress = [Progress(planned.partition, batch.end)]
+                    writer.commit([*outputs, _as_record(batch)], progress, reader.group_metadata())
                     self._count(outputs, batch)
                     faults.reach(faults.CHUNK_COMMITTED)
                     if batch.end >= planned.end:

@@ -6,7 +6,7 @@ Nothing is sent here: the caller stores the objects, then sends the records and 
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -30,19 +30,29 @@ from pipestream.wire import DocumentReference, PipeDoc, PipeStream
 
 
 @dataclass(slots=True)
+class _Counts:
+    """What became of the records of one partition."""
+
+    records: int = 0
+    sent: Counter[str] = field(default_factory=Counter)
+    dead_letters: int = 0
+
+
+@dataclass(slots=True)
 class ChunkResult:
     """What a chunk came to."""
 
-    records: int = 0
     objects: dict[str, bytes] = field(default_factory=dict)
     outputs: list[OutputRecord] = field(default_factory=list)
-    sent: Counter[str] = field(default_factory=Counter)
-    dead_letters: int = 0
+    counts: defaultdict[int, _Counts] = field(default_factory=lambda: defaultdict(_Counts))
+    """By partition, since each partition's range has an entry of its own."""
     failed: int = 0
     last_error: str = ""
 
-    def tally(self) -> Tally:
-        return Tally(self.records, dict(self.sent), self.dead_letters)
+    def tally(self, partition: int) -> Tally:
+        """Return what became of a partition's records."""
+        counts = self.counts[partition]
+        return Tally(counts.records, dict(counts.sent), counts.dead_letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +68,9 @@ class ChunkProcessor:
 
     def process(self, records: Sequence[InputRecord]) -> ChunkResult:
         """Decode, hydrate and process records, in order."""
-        result = ChunkResult(records=len(records))
+        result = ChunkResult()
+        for record in records:
+            result.counts[record.partition].records += 1
         records = [record for record in records if self._is_wanted(record)]
         for record, stream in zip(records, self._hydrate(records), strict=True):
             if isinstance(stream, PipestreamError):
@@ -142,8 +154,9 @@ class ChunkProcessor:
             assert emission.error is not None
             self._add_dead_letter(result, record, emission, emission.error, is_entry=is_entry)
             return
+        counts = result.counts[record.partition]
         if emission.outcome is Outcome.HANDED_OVER:
-            result.sent[emission.counted_as] += 1
+            counts.sent[emission.counted_as] += 1
             return
         if emission.outcome is Outcome.EDGE:
             assert emission.edge is not None
@@ -156,7 +169,7 @@ class ChunkProcessor:
             ("pipestream.from", emission.node_id.encode()),
         )
         result.outputs.append(OutputRecord(topic, key, self._store(result, emission), headers))
-        result.sent[emission.counted_as] += 1
+        counts.sent[emission.counted_as] += 1
         if emission.error is not None:
             result.last_error = str(emission.error)
 
@@ -213,7 +226,7 @@ class ChunkProcessor:
                 value=None if is_entry else self._store(result, emission),
             )
         )
-        result.dead_letters += 1
+        result.counts[record.partition].dead_letters += 1
         result.last_error = f"{type(error).__name__}: {error}"
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pipestream.drain.model import RangeOutcome, RangeTask, Spread
-from pipestream.drain.task import drain_range
+from pipestream.drain.task import drain_ranges
 from pipestream.settings import Settings
 
 
 def spread_here(settings: Settings) -> Spread:
-    """Return a spread that drains one range after the other, here."""
+    """Return a spread that runs one task after the other, here."""
 
     def spread(tasks: Sequence[RangeTask]) -> Iterator[RangeOutcome]:
         for task in tasks:
-            yield drain_range(task, settings)
+            yield from drain_ranges(task, settings)
 
     return spread

@@ -41,13 +41,15 @@ class DrainRequest:
 
 @dataclass(frozen=True, slots=True)
 class RangeTask:
-    """One range for one Spark task. Travels as JSON, so it holds no secret: a task reads its own settings."""
+    """The ranges of one Spark task: one, or all of a topic whose node wants its records in order of time.
+
+    Travels as JSON, so it holds no secret: a task reads its own settings.
+    """
 
     topic: str
     topic_id: str
-    partition: int
-    start: int
-    end: int
+    offsets: tuple[tuple[int, int, int], ...]
+    """Partition, start and end of each range."""
     lane: str
     group: str
     run_id: str
@@ -60,13 +62,13 @@ class RangeTask:
     """The graph's message in base64; it was checked before the plan was made."""
 
     @property
-    def range(self) -> OffsetRange:
-        return OffsetRange(self.topic, self.partition, self.start, self.end)
+    def ranges(self) -> list[OffsetRange]:
+        return [OffsetRange(self.topic, *each) for each in self.offsets]
 
     @property
-    def transactional_id(self) -> str:
-        """Starting a producer under this id fences every earlier one that drains the same partition."""
-        return f"{self.group}/{self.topic}/{self.partition}"
+    def transactional_ids(self) -> list[str]:
+        """Starting a producer under one of these fences every earlier one that drains its partition."""
+        return [f"{self.group}/{self.topic}/{partition}" for partition, _, _ in self.offsets]
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -74,7 +76,8 @@ class RangeTask:
     @classmethod
     def from_json(cls, text: str) -> RangeTask:
         values = json.loads(text)
-        return cls(**{**values, "doc_ids": tuple(values["doc_ids"])})
+        offsets = tuple(tuple(each) for each in values["offsets"])
+        return cls(**{**values, "doc_ids": tuple(values["doc_ids"]), "offsets": offsets})
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ class _Run:
             return self._nothing_left(plan, recovered)
         assert plan is not None
         outcomes: list[RangeOutcome] = []
-        for outcome in spread([self._task(identity, each) for each in remaining]):
+        for outcome in spread(self._tasks(identity, remaining)):
             # Where ranges are drained one after the other, a run that was overtaken must not begin another: its
             # producer would fence the run that overtook it.
             check_lease()
@@ -228,18 +228,21 @@ class _Run:
                 left.append(OffsetRange(planned.topic, planned.partition, start, planned.end))
         return left
 
-    def _task(self, identity: TopicIdentity, offsets: OffsetRange) -> RangeTask:
-        graph = self.graph
-        node_id = topic_targets(graph).get(self.request.topic)
+    def _tasks(self, identity: TopicIdentity, ranges: Sequence[OffsetRange]) -> list[RangeTask]:
+        """One task a range; one task for all of them where the node wants its records in order of time."""
+        node_id = topic_targets(self.graph).get(self.request.topic)
         if node_id is None:
             raise TopicMissing(self.request.topic)
+        is_ordered = self.graph.node_by_id[node_id].ordering == "timestamp"
+        groups = [ranges] if is_ordered else [[each] for each in ranges]
+        return [self._task(identity, node_id, group) for group in groups]
+
+    def _task(self, identity: TopicIdentity, node_id: str, ranges: Sequence[OffsetRange]) -> RangeTask:
         datasource_id = self.request.topic.removeprefix("intake.") if self.request.topic.startswith("intake.") else ""
         return RangeTask(
-            topic=offsets.topic,
+            topic=self.request.topic,
             topic_id=identity.topic_id,
-            partition=offsets.partition,
-            start=offsets.start,
-            end=offsets.end,
+            offsets=tuple((each.partition, each.start, each.end) for each in ranges),
             lane=self.request.lane,
             group=self.group,
             run_id=self.request.run_id,
@@ -248,7 +251,7 @@ class _Run:
             accept_failures=self.request.accept_failures,
             doc_ids=self.request.backfill.doc_ids if self.request.backfill else (),
             is_live=self.request.backfill is None,
-            graph=b64encode(to_binary(graph)).decode(),
+            graph=b64encode(to_binary(self.graph)).decode(),
         )
 
     def _entry(self, outcome: RangeOutcome, identity: TopicIdentity) -> Entry:

@@ -1,10 +1,11 @@
-"""Send a chunk's outputs and its offset in one Kafka transaction."""
+"""Send a chunk's outputs and its offsets in one Kafka transaction."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,7 +15,6 @@ from pipestream import faults
 from pipestream.drain.broker import explain_errors, transactional_producer
 from pipestream.drain.records import OutputRecord
 from pipestream.errors import BrokerUnavailable, LeaseLost, PipestreamError
-from pipestream.offsets.ranges import OffsetRange
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -22,15 +22,25 @@ log = logging.getLogger(__name__)
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
-class TransactionalWriter:
-    """The one producer that may write for a partition: starting it fences every earlier one."""
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a partition goes on after a transaction, and the note that is kept with it."""
 
-    def __init__(self, settings: Settings, transactional_id: str, offsets: OffsetRange) -> None:
+    partition: int
+    offset: int
+    note: str = ""
+
+
+class TransactionalWriter:
+    """The one producer that may write for its partitions: starting it fences every earlier one."""
+
+    def __init__(self, settings: Settings, transactional_ids: Sequence[str], topic: str) -> None:
+        """Fence whoever writes under any of the ids, then write under the first."""
         self._settings = settings
-        self._range = offsets
-        self._producer = transactional_producer(settings, transactional_id)
-        with explain_errors(settings, offsets.topic):
-            self._producer.init_transactions(settings.kafka_timeout_s)
+        self._topic = topic
+        for other in transactional_ids[1:]:
+            _start(settings, other, topic).close()
+        self._producer = _start(settings, transactional_ids[0], topic)
 
     def __enter__(self) -> Self:
         return self
@@ -40,10 +50,10 @@ class TransactionalWriter:
             self._producer.close()
         except KafkaException as error:
             # A fenced producer fails here once more, and would hide the LeaseLost that commit has raised.
-            log.warning("%s: closing the producer: %s", self._range, error)
+            log.warning("%s: closing the producer: %s", self._topic, error)
 
-    def commit(self, outputs: Iterable[OutputRecord], end: int, note: str, group_metadata: Any) -> None:
-        """Send outputs, and ``end`` as the group's offset, all or nothing.
+    def commit(self, outputs: Iterable[OutputRecord], progress: Iterable[Progress], group_metadata: Any) -> None:
+        """Send outputs, and the group's new offsets, all or nothing.
 
         :raises LeaseLost: a newer run has fenced this one; nothing was written.
         :raises BrokerUnavailable: the broker did not answer. Whether the transaction holds is then known to
@@ -54,7 +64,7 @@ class TransactionalWriter:
             for output in outputs:
                 _produce(self._producer, output)
             self._producer.send_offsets_to_transaction(
-                [TopicPartition(self._range.topic, self._range.partition, end, note)],
+                [TopicPartition(self._topic, each.partition, each.offset, each.note) for each in progress],
                 group_metadata,
                 self._settings.kafka_timeout_s,
             )
@@ -77,14 +87,21 @@ class TransactionalWriter:
 
     def _explain(self, cause: KafkaError) -> PipestreamError:
         if cause.code() in _FENCED:
-            return LeaseLost(self._range.topic, self._range.partition, "a newer run took over this partition")
+            return LeaseLost(self._topic, 0, "a newer run took over")
         if cause.txn_requires_abort():
             try:
                 self._producer.abort_transaction(self._settings.kafka_timeout_s)
             except KafkaException as error:
                 # The broker aborts it when the next producer starts under the same id, or at the timeout.
-                log.warning("%s: could not abort the transaction: %s", self._range, error)
-        return BrokerUnavailable(f"writing the outputs of {self._range}: {cause}")
+                log.warning("%s: could not abort the transaction: %s", self._topic, error)
+        return BrokerUnavailable(f"writing the outputs of {self._topic}: {cause}")
+
+
+def _start(settings: Settings, transactional_id: str, topic: str) -> Producer:
+    producer = transactional_producer(settings, transactional_id)
+    with explain_errors(settings, topic):
+        producer.init_transactions(settings.kafka_timeout_s)
+    return producer
 
 
 def _produce(producer: Producer, output: OutputRecord) -> None:

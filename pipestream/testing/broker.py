@@ -10,7 +10,7 @@ from pipestream.drain.broker import Committed, TopicIdentity
 from pipestream.drain.model import RangeOutcome, RangeTask
 from pipestream.drain.note import read_note, write_note
 from pipestream.ledger import Tally
-from pipestream.offsets.ranges import Watermarks
+from pipestream.offsets.ranges import OffsetRange, Watermarks
 
 
 class Crash(BaseException):
@@ -51,27 +51,28 @@ class ModelBroker:
 
         def run(tasks: Sequence[RangeTask]) -> Iterator[RangeOutcome]:
             for task in tasks:
-                yield self._drain(task, chunk, crash)
+                for offsets in task.ranges:
+                    yield self._drain(task, offsets, chunk, crash)
 
         return run
 
-    def _drain(self, task: RangeTask, chunk: int, crash: Callable[[], bool]) -> RangeOutcome:
-        done = self.offsets.get((task.group, task.partition))
-        position: int = task.start
+    def _drain(self, task: RangeTask, offsets: OffsetRange, chunk: int, crash: Callable[[], bool]) -> RangeOutcome:
+        done = self.offsets.get((task.group, offsets.partition))
+        position: int = offsets.start
         tally: Tally | None = Tally()
-        if done and done.offset > task.start:
+        if done and done.offset > offsets.start:
             position = done.offset
-            tally = read_note(done.note, task.start) if position <= task.end else None
-        while position < task.end:
-            end = min(position + chunk, task.end)
+            tally = read_note(done.note, offsets.start) if position <= offsets.end else None
+        while position < offsets.end:
+            end = min(position + chunk, offsets.end)
             if crash():
                 raise Crash
             tally = None if tally is None else tally + Tally(records=end - position)
             out = self.delivered.setdefault(task.group, Counter())
-            out.update((task.partition, offset) for offset in range(position, end))
-            note = "" if tally is None else write_note(task.start, tally)
-            self.offsets[task.group, task.partition] = Committed(end, note)
+            out.update((offsets.partition, offset) for offset in range(position, end))
+            note = "" if tally is None else write_note(offsets.start, tally)
+            self.offsets[task.group, offsets.partition] = Committed(end, note)
             position = end
             if crash():
                 raise Crash
-        return RangeOutcome(task.topic, task.partition, task.start, min(position, task.end), tally, 0.01)
+        return RangeOutcome(offsets.topic, offsets.partition, offsets.start, min(position, offsets.end), tally, 0.01)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from pipestream.drain.dead_letters import CONNECT
@@ -183,3 +185,23 @@ def test_two_graphs_on_one_datasource_each_get_every_document(make, unique):
     assert [report.documents_out for report in reports] == [{"happy-end": 2}] * 2
     letters = both[0].read(f"pipestream.{unique}.happy-end")
     assert len({letter.stream.stream_id for letter in letters}) == 4
+
+
+def test_a_node_that_wants_order_gets_records_of_all_partitions_by_time(make, unique):
+    pipeline = make(
+        graph(
+            f"nodes: [{{id: first, module: '{STEPS}:pass_on', ordering: timestamp}},"
+            " {id: end, type: sink, partitions: 1}]\n"
+            "edges: [{from: first, to: end}]"
+        )
+    )
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    for minute, partition in ((0, 0), (2, 1), (1, 0), (4, 1), (3, 0), (5, 1)):
+        at = noon + timedelta(minutes=minute)
+        pipeline.send(f"intake.{unique}", [f"m{minute}"], partition=partition, timestamp=at)
+
+    report = pipeline.drain(f"intake.{unique}", "run-1")
+
+    assert (report.ranges, report.records) == (2, 6)
+    assert [letter.doc_id for letter in pipeline.read(f"pipestream.{unique}.end")] == [f"m{n}" for n in range(6)]
+    pipeline.check_ledger_tiles(f"intake.{unique}")
