@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import uuid
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +19,7 @@ from pipestream.cli.output import emit_json, say, show_table
 if TYPE_CHECKING:
     from pipestream.drain.backfill import Backfill, Estimate
     from pipestream.drain.model import DrainRequest
+    from pipestream.graph.model import Graph
     from pipestream.settings import Settings
 
 DrainedTopicOption = Annotated[str, typer.Option("--topic", "-t", help="The topic to drain.")]
@@ -81,6 +84,9 @@ def backfill(
     budget: BudgetOption = None,
     accept_failures: AcceptOption = False,
     spark: SparkOption = False,
+    graph_version: Annotated[
+        str, typer.Option(help="now: the graph of the file; then: the version the live runs used; or a number or hash.")
+    ] = "now",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what it would cover, and do nothing.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -89,6 +95,7 @@ def backfill(
     It has a lane of its own in the ledger, GRAPH@ID. A finished backfill that is repeated does nothing.
     """
     from pipestream.drain.backfill import Backfill, estimate_backfill, parse_offsets
+    from pipestream.graph.write import to_yaml
 
     settings = read_settings()
     wanted = Backfill(
@@ -96,10 +103,19 @@ def backfill(
     )
     run_id = f"backfill-{backfill_id}-{_new_run_id()}"
     request = _request(settings, graph, topic, run_id, budget, accept_failures=accept_failures, wanted=wanted)
+    if graph_version != "now":
+        request = replace(request, graph=_version(settings, request, graph_version))
     if dry_run:
         _tell_estimate(estimate_backfill(wanted, settings, request.graph.graph_id, topic), json=json)
         return
-    _tell(_submit(settings, graph, request) if spark else _drain_here(settings, request), request, json=json)
+    if spark and graph_version != "now":
+        with TemporaryDirectory(prefix="pipestream-graph-") as folder:
+            file = Path(folder) / "graph.yaml"
+            file.write_text(to_yaml(request.graph))
+            report = _submit(settings, file, request)
+    else:
+        report = _submit(settings, graph, request) if spark else _drain_here(settings, request)
+    _tell(report, request, json=json)
 
 
 def describe(report: dict[str, Any], run_id: str) -> list[str]:
@@ -137,6 +153,18 @@ def _tell_estimate(estimate: Estimate, *, json: bool) -> None:
     )
     pace = f"about {estimate.seconds:.0f} s of work" if estimate.seconds is not None else "no run to judge the pace by"
     say(f"{estimate.offsets} offsets, {pace}; nothing was done")
+
+
+def _version(settings: Settings, request: DrainRequest, wanted: str) -> Graph:
+    """Return the version of the graph that a backfill is to use."""
+    from pipestream.drain.backfill import hash_of_then
+    from pipestream.graph.versions import find_version
+
+    graph_id = request.graph.graph_id
+    if wanted == "then":
+        assert request.backfill is not None
+        return find_version(settings, graph_id, hash_of_then(request.backfill, settings, graph_id, request.topic))
+    return find_version(settings, graph_id, int(wanted) if wanted.isdecimal() else wanted)
 
 
 def _request(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from pipestream.cli.output import emit_json, say, show_table
 
 if TYPE_CHECKING:
     from pipestream.leases import Assignment, LeaseStore
+    from pipestream.settings import Settings
 
 
 class _ListUnlessTold(TyperGroup):
@@ -36,8 +38,10 @@ def add_to(app: typer.Typer) -> None:
         epilog=examples(
             "pipestream leases set intake.sample-files --stopped",
             "pipestream leases set pipestream.main.enrich --started --replicas 2",
+            "pipestream leases set --graph dags/graphs/sample.yaml --stopped",
         ),
     )(set_desired)
+    app.command(name="assignments", epilog=examples("pipestream assignments intake.sample-files"))(list_leases)
     app.add_typer(group, name="leases", help="Show who drains what; start, stop and scale topics.")
 
 
@@ -74,7 +78,10 @@ def list_leases(
 
 
 def set_desired(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Annotated[str | None, typer.Argument(help="The topic.")] = None,
+    graph: Annotated[
+        Path | None, typer.Option("--graph", "-g", metavar="FILE", help="All topics of this graph instead.")
+    ] = None,
     started: Annotated[
         bool | None,
         typer.Option(
@@ -86,30 +93,45 @@ def set_desired(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Say what is wanted of a topic. Runs obey from their next start on, and between two pieces of work."""
+    """Say what is wanted of a topic, or of a whole graph. Runs obey from their next start on, and between slots."""
     from pipestream.errors import SettingsInvalid
     from pipestream.leases import open_lease_store
 
     if started is None and replicas is None:
         raise typer.BadParameter("say what to change: --started, --stopped or --replicas N")
+    if (topic is None) == (graph is None):
+        raise typer.BadParameter("name one topic, or a graph with --graph")
     settings = read_settings()
     if settings.leases == "none":
         raise SettingsInvalid("PIPESTREAM_LEASES is none, which keeps no desired state; use sql or consul")
+    changed = []
     with closing(open_lease_store(settings)) as store:
-        if topic not in store.topics():
-            known = ", ".join(store.topics()) or "none"
-            raise SettingsInvalid(f"{topic} is not registered; apply its graph first. Registered: {known}")
-        state = store.desired(topic)
-        state = replace(
-            state,
-            started=state.started if started is None else started,
-            replicas=replicas or state.replicas,
-        )
-        store.set_desired(topic, state)
+        registered = store.topics()
+        for name in [topic] if topic else _topics_of(settings, graph):
+            if name not in registered:
+                known = ", ".join(registered) or "none"
+                raise SettingsInvalid(f"{name} is not registered; apply its graph first. Registered: {known}")
+            state = store.desired(name)
+            state = replace(
+                state,
+                started=state.started if started is None else started,
+                replicas=replicas or state.replicas,
+            )
+            store.set_desired(name, state)
+            changed.append({"topic": name, "started": state.started, "replicas": state.replicas})
     if json:
-        emit_json({"topic": topic, "started": state.started, "replicas": state.replicas})
-    else:
-        say(f"{topic}: {'started' if state.started else 'stopped'}, {state.replicas} replicas")
+        emit_json(changed[0] if topic else changed)
+        return
+    for each in changed:
+        say(f"{each['topic']}: {'started' if each['started'] else 'stopped'}, {each['replicas']} replicas")
+
+
+def _topics_of(settings: Settings, graph: Path | None) -> list[str]:
+    from pipestream.graph.load import load_graph
+    from pipestream.topics.required import leased_topics
+
+    assert graph is not None
+    return leased_topics(load_graph(graph, cel_engine=settings.cel_engine))
 
 
 def _row(store: LeaseStore, assignment: Assignment) -> dict[str, Any]:

@@ -35,6 +35,15 @@ def add_to(app: typer.Typer) -> None:
     group.command(
         epilog=examples("pipestream ledger check", "pipestream ledger check --graph dags/graphs/sample.yaml --json")
     )(check)
+    # Imported here: it shows entries with the help of this module.
+    from pipestream.cli.rebaseline import rebaseline
+
+    group.command(
+        epilog=examples(
+            "pipestream ledger rebaseline -g dags/graphs/sample.yaml -t intake.sample-files --to earliest --yes",
+            "pipestream ledger rebaseline -g dags/graphs/sample.yaml -t intake.sample-files --offset 0:1200 --yes",
+        )
+    )(rebaseline)
     app.add_typer(group, name="ledger", help="Show the ledger: heads, entries, plans, and whether it is complete.")
 
 

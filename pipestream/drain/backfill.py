@@ -14,7 +14,7 @@ from datetime import datetime
 from pipestream.drain.broker import Broker
 from pipestream.errors import OffsetsExpired, TerminalError
 from pipestream.ids import check_graph_id
-from pipestream.ledger import Ledger
+from pipestream.ledger import EntryKind, Ledger
 from pipestream.offsets.ranges import OffsetRange, Watermarks
 from pipestream.settings import Settings
 
@@ -90,6 +90,28 @@ def estimate_backfill(backfill: Backfill, settings: Settings, lane: str, topic: 
     entries = [entry for entry in Ledger(settings).entries(lane=lane, topic=topic) if entry.seconds > 0]
     drained, seconds = sum(len(entry.range) for entry in entries), sum(entry.seconds for entry in entries)
     return Estimate(ranges, offsets, offsets * seconds / drained if drained else None)
+
+
+def hash_of_then(backfill: Backfill, settings: Settings, lane: str, topic: str) -> str:
+    """Return the hash of the graph that the live runs drained a backfill's ranges with.
+
+    :raises BackfillInvalid: no run did, or several versions did; the message says which for which offsets.
+    """
+    ranges = estimate_backfill(backfill, settings, lane, topic).ranges
+    found: dict[str, list[str]] = {}
+    for entry in Ledger(settings).entries(lane=lane, topic=topic):
+        if entry.kind in (EntryKind.DRAINED, EntryKind.RECOVERED) and any(_overlap(entry.range, r) for r in ranges):
+            found.setdefault(entry.graph_hash, []).append(str(entry.range))
+    if not found:
+        raise BackfillInvalid(f"no live run of {lane} drained these offsets of {topic}; use the graph of now")
+    if len(found) > 1:
+        places = "; ".join(f"{digest[:12]}: {', '.join(each)}" for digest, each in sorted(found.items()))
+        raise BackfillInvalid(f"these offsets were drained with several versions, so backfill each apart: {places}")
+    return next(iter(found))
+
+
+def _overlap(one: OffsetRange, other: OffsetRange) -> bool:
+    return one.partition == other.partition and one.start < other.end and other.start < one.end
 
 
 def parse_offsets(texts: Iterable[str]) -> dict[int, tuple[int, int]]:

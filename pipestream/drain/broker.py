@@ -221,6 +221,8 @@ def transactional_producer(settings: Settings, transactional_id: str) -> Produce
             "enable.idempotence": True,
             "compression.type": "lz4",
             "linger.ms": 20,
+            # The topic's own limit decides what is too large, not the client's default of 1 MB.
+            "message.max.bytes": 100_000_000,
             "queue.buffering.max.messages": 1_000_000,
             "partitioner": "murmur2_random",
         },

@@ -333,7 +333,7 @@ def _acquire(leases: LeaseStore, request: DrainRequest, slot: int, holder: str, 
             if not is_own or time.monotonic() > deadline:
                 raise
             log.info("an earlier try of this run died holding the lease; waiting for it to expire")
-            time.sleep(1.0)
+            leases.wait_free(request.topic, slot, deadline - time.monotonic())
 
 
 def _raise_first_failure(outcomes: Sequence[RangeOutcome]) -> None:

@@ -4,10 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipestream.drain.backfill import Backfill, BackfillInvalid, estimate_backfill
+from pipestream.drain.backfill import Backfill, BackfillInvalid, estimate_backfill, hash_of_then
 from pipestream.drain.local import spread_here
 from pipestream.drain.model import DrainRequest
 from pipestream.drain.run import run_drain
+from pipestream.graph.hashing import graph_hash
+from pipestream.graph.load import load_graph
 from pipestream.leases.none import NoLeaseStore
 from pipestream.ledger import EntryKind
 from pipestream.testing.pipeline import Pipeline
@@ -144,3 +146,22 @@ def test_a_topic_that_starts_at_latest_keeps_that_place_between_runs(pipeline, u
     kinds = [entry.kind for entry in pipeline.entries(topic) if entry.range.partition == 0]
     assert kinds == [EntryKind.SKIPPED, EntryKind.DRAINED]
     pipeline.check_ledger_tiles(topic)
+
+
+def test_the_graph_of_then_is_the_one_the_live_run_used(pipeline, unique, run):
+    topic = f"intake.{unique}"
+    pipeline.send(topic, [f"a{n}" for n in range(4)])
+    with pytest.raises(BackfillInvalid, match="no live run"):
+        hash_of_then(Backfill("x", offsets={0: (0, 4)}), pipeline.settings, unique, topic)
+    run("live-1")
+    first = graph_hash(pipeline.graph)
+    pipeline.graph_file.write_text(
+        pipeline.graph_file.read_text().replace("account: acme", "account: acme\n    name: files")
+    )
+    pipeline.graph = load_graph(pipeline.graph_file)
+    pipeline.send(topic, ["b"])
+    run("live-2")
+
+    assert hash_of_then(Backfill("x", offsets={0: (1, 3)}), pipeline.settings, unique, topic) == first
+    with pytest.raises(BackfillInvalid, match="several versions"):
+        hash_of_then(Backfill("x", offsets={0: (1, 5)}), pipeline.settings, unique, topic)
