@@ -13,6 +13,7 @@ import pytest
 from psycopg import sql
 
 from pipestream.local import Stack, load_spec
+from pipestream.testing.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,3 +79,13 @@ def config_file(settings: Settings, tmp_path: Path) -> Path:
     file = tmp_path / "settings.toml"
     write_settings(file, settings)
     return file
+
+
+@pytest.fixture
+def pipeline(settings: Settings, unique: str, tmp_path: Path) -> Pipeline:
+    """A small graph with every kind of way out, its topics made: ``tests/data/exactly_once.yaml``."""
+    file = tmp_path / f"{unique}.yaml"
+    file.write_text((REPOSITORY / "tests" / "data" / "exactly_once.yaml").read_text().replace("UNIQUE", unique))
+    made = Pipeline(settings, file)
+    made.create_topics()
+    return made

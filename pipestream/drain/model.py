@@ -134,3 +134,8 @@ class RangeFailed(PipestreamError):
 
 Spread = Callable[[Sequence[RangeTask]], Iterable[RangeOutcome]]
 """Runs tasks side by side: over Spark, or one after the other in this process."""
+
+
+def consumer_group(graph: Graph, lane: str) -> str:
+    """Return the consumer group whose committed offsets are a lane's ``G``."""
+    return f"pipestream.{graph.cluster_id}.{lane}"

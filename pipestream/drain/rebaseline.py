@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from pipestream.drain.broker import Broker
-from pipestream.drain.run import consumer_group
+from pipestream.drain.model import consumer_group
 from pipestream.errors import TerminalError
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.model import Graph

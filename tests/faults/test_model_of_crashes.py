@@ -11,8 +11,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from pipestream import faults
 from pipestream.drain.backfill import Backfill
-from pipestream.drain.model import DrainRequest
-from pipestream.drain.run import consumer_group, run_drain
+from pipestream.drain.model import DrainRequest, consumer_group
+from pipestream.drain.run import run_drain
 from pipestream.errors import LedgerConflict
 from pipestream.graph.model import Datasource, Graph, Node, NodeType
 from pipestream.leases.none import NoLeaseStore

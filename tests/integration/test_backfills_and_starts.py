@@ -12,19 +12,14 @@ from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import load_graph
 from pipestream.leases.none import NoLeaseStore
 from pipestream.ledger import EntryKind
-from pipestream.testing.pipeline import Pipeline
 
 pytestmark = pytest.mark.stack
 
 
 @pytest.fixture
-def pipeline(settings, unique, tmp_path, request):
-    template = request.config.rootpath / "tests" / "data" / "exactly_once.yaml"
-    file = tmp_path / f"{unique}.yaml"
-    file.write_text(template.read_text().replace("UNIQUE", unique))
-    made = Pipeline(settings.model_copy(update={"chunk_records": 5}), file)
-    made.create_topics()
-    return made
+def pipeline(pipeline):
+    pipeline.settings = pipeline.settings.model_copy(update={"chunk_records": 5})
+    return pipeline
 
 
 @pytest.fixture

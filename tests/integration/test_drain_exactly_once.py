@@ -10,20 +10,15 @@ from pipestream.errors import TopicMissing
 from pipestream.leases import open_lease_store
 from pipestream.leases.store import DesiredState
 from pipestream.ledger import EntryKind
-from pipestream.testing.pipeline import Pipeline
 from pipestream.wire import PipeDoc
 
 pytestmark = pytest.mark.stack
 
 
 @pytest.fixture
-def pipeline(settings, unique, tmp_path, request):
-    template = request.config.rootpath / "tests" / "data" / "exactly_once.yaml"
-    file = tmp_path / f"{unique}.yaml"
-    file.write_text(template.read_text().replace("UNIQUE", unique))
-    made = Pipeline(settings.model_copy(update={"chunk_records": 10}), file)
-    made.create_topics()
-    return made
+def pipeline(pipeline):
+    pipeline.settings = pipeline.settings.model_copy(update={"chunk_records": 10})
+    return pipeline
 
 
 @pytest.fixture

@@ -7,19 +7,8 @@ from pipestream.drain.audit import audit_topic
 from pipestream.drain.rebaseline import rebaseline
 from pipestream.errors import OffsetsExpired, TerminalError, TopicReplaced
 from pipestream.leases import open_lease_store
-from pipestream.testing.pipeline import Pipeline
 
 pytestmark = pytest.mark.stack
-
-
-@pytest.fixture
-def pipeline(settings, unique, tmp_path, request):
-    template = request.config.rootpath / "tests" / "data" / "exactly_once.yaml"
-    file = tmp_path / f"{unique}.yaml"
-    file.write_text(template.read_text().replace("UNIQUE", unique))
-    made = Pipeline(settings, file)
-    made.create_topics()
-    return made
 
 
 @pytest.fixture

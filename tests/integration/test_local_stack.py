@@ -163,7 +163,9 @@ def test_leaving_the_block_by_an_error_stops_the_servers(own_stack):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_a_program_that_is_told_to_stop_leaves_no_server_behind(own_stack, number):
     program = (
-        "import sys, time; from pathlib import Path; from pipestream.local import Stack, load_spec\n"
+        "import signal, sys, time; from pathlib import Path; from pipestream.local import Stack, load_spec\n"
+        # A shell that runs the tests in the background has them ignore Ctrl-C, and children inherit that.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "spec = load_spec(profile='embedded', folder=Path(sys.argv[1]), free_ports=True, durable=False)\n"
         "with Stack(spec).running():\n    print('ready', flush=True); time.sleep(600)\n"
     )
@@ -173,7 +175,10 @@ def test_a_program_that_is_told_to_stop_leaves_no_server_behind(own_stack, numbe
         assert _states(own_stack) == {"kafka": "running", "postgres": "running"}
 
         process.send_signal(number)
-        process.wait(60)
+        try:
+            process.wait(60)
+        finally:
+            process.kill()
 
     assert process.returncode != 0
     assert _processes_of(own_stack) == []
