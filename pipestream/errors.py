@@ -10,6 +10,7 @@
     - StoreUnavailable        the object store did not answer
     - CatalogueUnavailable    PostgreSQL did not answer
     - ModuleUnavailable       a module could not be reached, or ran out of time
+    - TasksFailed             Spark gave up on the tasks of a run, or they were cancelled
   - TerminalError             a retry of the same work cannot succeed
     - SettingsInvalid
     - GraphInvalid
@@ -21,6 +22,7 @@
     - TopicMissing
     - RangeMostlyFailing      most of a range fails, so the run stops before it fills the dead letters
     - StackError              a local server could not be found, started or stopped
+    - RecordTooLarge          Kafka refuses an output for its size
     - RecordInvalid           a record is not a PipeStream, or lacks what a node needs
     - DocumentMissing         a reference names an object that is not there
     - ConditionError          an edge's condition failed on a document
@@ -112,6 +114,20 @@ class CatalogueUnavailable(TransientError):
 
 class ModuleUnavailable(TransientError):
     """A module could not be reached, or ran out of time."""
+
+
+class TasksFailed(TransientError):
+    """Spark gave up on the tasks of a run: their processes died again and again, or they were cancelled.
+
+    What they committed before is kept, and the next run goes on there.
+    """
+
+    def __init__(self, cause: str) -> None:
+        self.cause = cause
+        super().__init__(
+            f"Spark gave up on the run's tasks ({cause[:500]}); run again. If they die at the same place every time, "
+            f"look for a module that ends its process or runs out of memory, and put it behind grpc: or unix:"
+        )
 
 
 class SettingsInvalid(TerminalError):
@@ -214,6 +230,19 @@ class RangeMostlyFailing(TerminalError):
 
 class StackError(TerminalError):
     """A local server could not be found, started or stopped."""
+
+
+class RecordTooLarge(TerminalError):
+    """Kafka refuses an output of a range for its size, so the range cannot be drained as the topics are."""
+
+    def __init__(self, drained: str, topic: str, size_bytes: int) -> None:
+        self.drained = drained
+        self.topic = topic
+        self.size_bytes = size_bytes
+        super().__init__(
+            f"{drained}: Kafka refuses an output as too large; the largest is {size_bytes} bytes and its headers, "
+            f"for {topic}; raise max.message.bytes of that topic, then run again"
+        )
 
 
 class RecordInvalid(TerminalError):

@@ -1,7 +1,8 @@
 """Named points at which a test may stop, kill or fail a process; in production each is one dictionary look-up.
 
 ``PIPESTREAM_FAULT=POINT=ACTION[@N]`` acts the Nth time the point is reached (the first, unless N is given):
-``kill`` (SIGKILL, as the kernel would), ``stop`` (SIGSTOP, as a paused machine would) or ``fail`` (a transient error).
+``kill`` (SIGKILL, as the kernel would), ``stop`` (SIGSTOP, as a paused machine would), ``fail`` (a transient error)
+or ``wait:FILE`` (create FILE.reached and go on when FILE.go is there, so that a test can break a server meanwhile).
 With ``PIPESTREAM_FAULT_ONCE=FILE`` it acts only while FILE does not exist, and creates it: a retry then goes through.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -37,6 +39,10 @@ POINTS = (
     RANGES_ENTERED,
 )
 
+# A test that never opens the gate has failed; its process must not stay for ever.
+_WAIT_LIMIT_S = 120.0
+_WAIT_POLL_S = 0.02
+
 _reached: Counter[str] = Counter()
 
 
@@ -58,15 +64,29 @@ def reach(point: str) -> None:
     _reached[point] += 1
     if _reached[point] != int(nth or 1) or not _is_first():
         return
-    match action:
+    name, _, argument = action.partition(":")
+    match name:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
         case "fail":
             raise InjectedFault(f"fault injected at {point}")
+        case "wait":
+            _wait(argument)
         case _:
-            raise ValueError(f"{VARIABLE} has action {action!r}; use kill, stop or fail")
+            raise ValueError(f"{VARIABLE} has action {action!r}; use kill, stop, fail or wait:FILE")
+
+
+def _wait(file: str) -> None:
+    if not file:
+        raise ValueError(f"{VARIABLE}: wait needs a file, as in wait:FILE")
+    Path(f"{file}.reached").touch()
+    deadline = time.monotonic() + _WAIT_LIMIT_S
+    while not Path(f"{file}.go").exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"nobody created {file}.go within {_WAIT_LIMIT_S:g} s")
+        time.sleep(_WAIT_POLL_S)
 
 
 def _is_first() -> bool:

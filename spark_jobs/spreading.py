@@ -6,10 +6,13 @@ import os
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipestream import faults
 from pipestream.drain.model import RangeOutcome, RangeTask
+from pipestream.errors import TasksFailed
 from pipestream.settings import CONFIG_VARIABLE
 
 # Executors read their own environment. These tell them where the settings are, and hold no secret themselves.
@@ -32,7 +35,10 @@ class SparkSpread:
         rows = [(task.to_json(),) for task in tasks]
         # As many slices as tasks: a range is the unit of work, of retry and of fencing.
         ranges = self._session.sparkContext.parallelize(rows, len(rows)).toDF("task string")
-        outcomes = ranges.mapInArrow(_drain_batches, "outcome string").collect()
+        try:
+            outcomes = ranges.mapInArrow(_drain_batches, "outcome string").collect()
+        except (PySparkException, Py4JJavaError) as error:
+            raise TasksFailed(str(error).strip().splitlines()[0]) from error
         return [RangeOutcome.from_json(row.outcome) for row in outcomes]
 
     def cancel(self, _why: object = None) -> None:

@@ -85,6 +85,8 @@ class Ledger:
         try:
             _append(table, tables.plan_rows(plan), {app_id: 1})
         except CommitFailedError as error:
+            if self.find_plan(plan.plan_id) == plan:
+                return  # ours: the store took the commit, and its answer was lost
             raise LedgerConflict(f"plan {plan.plan_id} was written by another process just now") from error
 
     def enter(self, entries: Sequence[Entry]) -> None:
@@ -100,6 +102,8 @@ class Ledger:
             try:
                 _append(table, tables.entry_rows(entries), versions)
             except CommitFailedError as error:
+                if self._has(entries):
+                    return  # ours: the store took the commit, and its answer was lost
                 log.info("ledger commit lost a race, looking at the heads again: %s", error)
             else:
                 return
@@ -157,6 +161,12 @@ class Ledger:
         found = [tables.plan_from_rows(rows) for rows in by_id.values()]
         return sorted(found, key=lambda p: (p.planned_at, p.plan_id))
 
+    def _has(self, entries: Sequence[Entry]) -> bool:
+        """Tell whether these very entries are in the ledger, not others of the same ranges."""
+        plan_ids = {entry.plan_id for entry in entries}
+        kept = {_key(entry) for plan_id in plan_ids for entry in self.entries(plan_id=plan_id)}
+        return all(_key(entry) in kept for entry in entries)
+
     def _open(self, uri: str, schema: pa.Schema) -> DeltaTable:
         try:
             return DeltaTable(uri, storage_options=self._options)
@@ -165,24 +175,30 @@ class Ledger:
             return DeltaTable.create(uri, schema=schema, mode="ignore", storage_options=self._options)
 
 
+def _key(entry: Entry) -> tuple[object, ...]:
+    """What tells an entry from every other, also from one of the same range by another run."""
+    return entry.lane, entry.range, entry.plan_id, entry.holder, entry.token, entry.entered_at
+
+
 def _next_versions(table: DeltaTable, entries: Sequence[Entry]) -> dict[str, int]:
     """Check every entry against its head, and return the app transactions that move the heads."""
     versions: dict[str, int] = {}
     for entry in sorted(entries, key=lambda e: e.range):
         app_id = _head_app(entry.lane, entry.range.topic, entry.range.partition)
-        head = versions.get(app_id, table.transaction_version(app_id))
+        head = versions[app_id] if app_id in versions else table.transaction_version(app_id)
         if head is not None and head != entry.range.start:
             raise LedgerConflict(
                 f"{entry.range} of lane {entry.lane}: the ledger's head is {head}, so another run entered "
                 f"this range or part of it first; nothing was changed"
             )
         versions[app_id] = entry.range.end
-        identity_app = _identity_app(entry.lane, entry.range.topic)
-        known = table.transaction_version(identity_app)
+    for lane, topic, topic_id in {(e.lane, e.range.topic, e.topic_id) for e in entries}:
+        app_id = _identity_app(lane, topic)
+        known = table.transaction_version(app_id)
         if known is None:
-            versions[identity_app] = _identity(entry.topic_id)
-        elif known != _identity(entry.topic_id):
-            raise LedgerConflict(f"{entry.range}: the topic was made again since the ledger's last entry")
+            versions[app_id] = _identity(topic_id)
+        elif known != _identity(topic_id):
+            raise LedgerConflict(f"{topic}: it was deleted and made again since the ledger's last entry")
     return versions
 
 

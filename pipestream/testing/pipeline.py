@@ -74,9 +74,9 @@ class Pipeline:
         with closing(open_lease_store(self.settings)) as leases:
             return run_drain(request, self.settings, spread or spread_here(self.settings), leases=leases)
 
-    def read(self, topic: str) -> list[Letter]:
-        """Return every committed record of a topic, in order of partition and offset."""
-        return [Letter(_doc_id(record), record, _stream(record)) for record in self._records(topic)]
+    def read(self, *topics: str) -> list[Letter]:
+        """Return every committed record of some topics, in order of topic, partition and offset."""
+        return [Letter(_doc_id(record), record, _stream(record)) for record in self._records(topics)]
 
     def doc_ids(self, topic: str) -> Counter[str]:
         """Return how often each document is in a topic."""
@@ -97,30 +97,34 @@ class Pipeline:
                     at = entry.range.end
             assert at == mark.high, f"{topic}[{partition}]: the ledger ends at {at}, the topic at {mark.high}"
 
-    def _records(self, topic: str) -> Iterator[InputRecord]:
+    def _records(self, topics: Sequence[str]) -> list[InputRecord]:
         config = {
             **client_config(self.settings),
             "group.id": "test-reader",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             "enable.auto.commit": False,
+            # The end of a partition is told with the answer to a fetch, which would wait for half a second.
+            "fetch.wait.max.ms": 10,
         }
-        partitions = Broker(self.settings).identify(topic).partitions
+        broker = Broker(self.settings)
+        wanted = [(topic, partition) for topic in topics for partition in broker.identify(topic).partitions]
         with closing(Consumer(config)) as consumer:
-            for partition in partitions:
-                consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-                yield from _until_end(consumer)
+            consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in wanted])
+            found = list(_until_end(consumer, set(wanted)))
+        return sorted(found, key=lambda record: (record.topic, record.partition, record.offset))
 
 
-def _until_end(consumer: Consumer) -> Iterator[InputRecord]:
-    while True:
+def _until_end(consumer: Consumer, reading: set[tuple[str | None, int | None]]) -> Iterator[InputRecord]:
+    while reading:
         message = consumer.poll(30)
         assert message is not None, "no answer from Kafka within 30 s"
         error = message.error()
-        if error is not None:
+        if error is None:
+            yield to_record(message)
+        else:
             assert error.code() == KafkaError._PARTITION_EOF, error
-            return
-        yield to_record(message)
+            reading.discard((message.topic(), message.partition()))
 
 
 def _stream(record: InputRecord) -> PipeStream:

@@ -1,0 +1,109 @@
+"""The one judge of every fault test: where did each document go, and does the ledger tell the same?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from pipestream.documents.references import key_of
+from pipestream.documents.store import open_store
+from pipestream.errors import DocumentMissing
+from pipestream.testing.pipeline import Letter, Pipeline
+from pipestream.topics.required import required_topics
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of the documents of one round."""
+
+    lost: int
+    duplicated: int
+    untiled: tuple[str, ...] = ()
+    """What is wrong with the ledger; nothing if its entries join from the start of each topic to its end."""
+
+
+def judge(pipeline: Pipeline, sent: Collection[str], drained: Iterable[str]) -> Verdict:
+    """Count the documents that are not exactly once in the outputs or the dead letters.
+
+    A document whose output refers to an object that is not in the store is lost as well.
+
+    :param sent: the ids of all documents that went in.
+    :param drained: the topics they went into or were taken on from; every other topic of the graph is a way out.
+    """
+    drained = list(drained)
+    names = [spec.name for spec in required_topics(pipeline.graph, pipeline.settings)]
+    letters = pipeline.read(*(name for name in names if name not in drained))
+    found = Counter(letter.doc_id for letter in letters)
+    missing = _without_object(pipeline, letters)
+    return Verdict(
+        lost=sum(1 for doc_id in sent if doc_id not in found or doc_id in missing),
+        # A document that was never sent counts too: nothing may come out that did not go in.
+        duplicated=sum(times - (doc_id in sent) for doc_id, times in found.items()),
+        untiled=tuple(problem for topic in drained if (problem := _untiled(pipeline, topic))),
+    )
+
+
+def _without_object(pipeline: Pipeline, letters: Iterable[Letter]) -> set[str]:
+    """Return the documents whose object is gone; a dead letter keeps its record, so it needs none."""
+    referring = [
+        letter
+        for letter in letters
+        if letter.stream.HasField("document_ref") and not letter.record.topic.startswith("dlq.")
+    ]
+    with open_store(pipeline.settings.store_uri, pipeline.settings) as store:
+        objects = store.get_many([key_of(letter.stream) for letter in referring])
+    pairs = zip(referring, objects, strict=True)
+    return {letter.doc_id for letter, found in pairs if isinstance(found, DocumentMissing)}
+
+
+def _untiled(pipeline: Pipeline, topic: str) -> str:
+    try:
+        pipeline.check_ledger_tiles(topic)
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
+@dataclass(slots=True)
+class Rounds:
+    """The verdicts of a test run, by fault, and the table of them."""
+
+    verdicts: dict[str, list[tuple[Verdict, float | None]]] = field(default_factory=dict)
+
+    def add(self, fault: str, verdict: Verdict, seconds: float | None = None) -> None:
+        """Keep a round's verdict, then fail if it is not clean: the table must tell the failures as well.
+
+        :param seconds: from the fault to the end of the run that put everything right.
+        """
+        self.verdicts.setdefault(fault, []).append((verdict, seconds))
+        assert verdict == Verdict(0, 0), f"{fault}: {verdict}"
+
+    def table(self) -> list[str]:
+        """Return the lines of the table: fault, rounds, lost, duplicated, ledger, seconds to recover."""
+        width = max((len(fault) for fault in self.verdicts), default=0)
+        lines = [f"{'fault':{width}}  rounds  lost  duplicated  ledger  seconds to recover"]
+        for fault, rounds in self.verdicts.items():
+            lost, duplicated, untiled = _totals(rounds)
+            took = sorted(seconds for _, seconds in rounds if seconds is not None)
+            span = f"{took[len(took) // 2]:.1f} (worst {took[-1]:.1f})" if len(took) > 1 else f"{sum(took):.1f}"
+            ledger = "torn" if untiled else "tiles"
+            recovery = span if took else "-"
+            lines.append(f"{fault:{width}}  {len(rounds):6}  {lost:4}  {duplicated:10}  {ledger:6}  {recovery}")
+        return lines
+
+    def line(self) -> str:
+        """Return the sum of it all in one line."""
+        rounds = [each for found in self.verdicts.values() for each in found]
+        lost, duplicated, untiled = _totals(rounds)
+        ledger = f"ledger torn in {untiled} rounds" if untiled else "ledger tiles"
+        return f"faults: {len(rounds)} rounds, {lost} lost, {duplicated} duplicated, {ledger}"
+
+
+def _totals(rounds: Iterable[tuple[Verdict, float | None]]) -> tuple[int, int, int]:
+    verdicts = [verdict for verdict, _ in rounds]
+    return (
+        sum(verdict.lost for verdict in verdicts),
+        sum(verdict.duplicated for verdict in verdicts),
+        sum(bool(verdict.untiled) for verdict in verdicts),
+    )
