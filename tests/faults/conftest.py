@@ -1,60 +1,169 @@
+"""Fixtures of the fault tests, and the table of what they found."""
+
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import re
 import time
 
+import psycopg
 import pytest
+from psycopg import sql
 
-from pipestream.local.state import write_settings
+from pipestream.testing.drains import DrainProcess, Gate
+from pipestream.testing.oracle import Rounds, judge
+from pipestream.testing.part_of_stack import PartOfStack
 from pipestream.testing.pipeline import Pipeline
 
+ROUNDS = pytest.StashKey[Rounds]()
+PARTITIONS = 2
+RECORDS = 35
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    found = config.stash.get(ROUNDS, None)
+    if found is not None and found.verdicts:
+        terminalreporter.section("faults")
+        for line in found.table():
+            terminalreporter.write_line(line)
+
+
+def pytest_unconfigure(config):
+    """Say the sum last, below pytest's own last line."""
+    found = config.stash.get(ROUNDS, None)
+    if found is not None and found.verdicts:
+        stats = config.pluginmanager.get_plugin("terminalreporter").stats
+        failed = [each.nodeid for kind in ("failed", "error") for each in stats.get(kind, ())]
+        # A test that failed before its verdict is in no number above.
+        ending = f"; {len(failed)} tests failed" if failed else ""
+        config.get_terminal_writer().line(found.line() + ending)
+
+
+@pytest.fixture(scope="session")
+def rounds(request):
+    """Where every round's verdict goes."""
+    return request.config.stash.setdefault(ROUNDS, Rounds())
+
 
 @pytest.fixture
-def pipeline(settings, unique, tmp_path, request):
-    """A pipeline whose leases expire quickly and whose ranges take several transactions."""
+def make_pipeline(settings, unique, tmp_path, request):
+    """Make a pipeline whose leases expire quickly and whose ranges take several transactions.
+
+    Changes are texts of the graph and what replaces them.
+    """
     template = request.config.rootpath / "tests" / "data" / "exactly_once.yaml"
-    file = tmp_path / f"{unique}.yaml"
-    file.write_text(template.read_text().replace("UNIQUE", unique))
-    made = Pipeline(settings.model_copy(update={"chunk_records": 10, "lease_ttl_s": 3.0}), file)
-    made.create_topics()
-    return made
+
+    def make(*changes, **setting_changes):
+        text = template.read_text().replace("UNIQUE", unique)
+        for old, new in changes:
+            assert old in text, f"the graph has no {old!r}"
+            text = text.replace(old, new)
+        file = tmp_path / f"{unique}.yaml"
+        file.write_text(text)
+        quick = {"chunk_records": 10, "lease_ttl_s": 3.0, "kafka_timeout_s": 10.0, **setting_changes}
+        made = Pipeline(settings.model_copy(update=quick), file)
+        made.create_topics()
+        return made
+
+    return make
 
 
 @pytest.fixture
-def start_drain(pipeline, tmp_path):
+def pipeline(make_pipeline):
+    return make_pipeline()
+
+
+@pytest.fixture
+def topic(unique):
+    """The topic that documents come in by."""
+    return f"intake.{unique}"
+
+
+@pytest.fixture
+def documents():
+    """Ids of documents, each its partition and sequence."""
+    return [f"{partition}-{number}" for partition in range(PARTITIONS) for number in range(RECORDS)]
+
+
+@pytest.fixture
+def fill(topic):
+    """Send documents to the partitions their ids name."""
+
+    def send(pipeline, documents):
+        for partition in range(PARTITIONS):
+            pipeline.send(topic, [d for d in documents if d.startswith(f"{partition}-")], partition=partition)
+
+    return send
+
+
+@pytest.fixture
+def check(rounds, topic):
+    """Judge a round: every document exactly once, and the ledger tiles."""
+
+    def check(fault, pipeline, documents, since=None):
+        seconds = None if since is None else time.monotonic() - since
+        rounds.add(fault, judge(pipeline, documents, [topic]), seconds)
+
+    return check
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """Holds a drain at a point while the test breaks something."""
+    return Gate(tmp_path / "gate")
+
+
+@pytest.fixture
+def start_drain(topic):
     """Start a drain in a process of its own, with a fault if asked for."""
-    config = tmp_path / "drain.toml"
-    write_settings(config, pipeline.settings)
     started = []
 
-    def start(topic, run_id, fault=None):
-        environment = {**os.environ, "PIPESTREAM_CONFIG": str(config)}
-        if fault:
-            environment["PIPESTREAM_FAULT"] = fault
-        command = [sys.executable, "-m", "pipestream.testing.drain_process", str(pipeline.graph_file), topic, run_id]
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def start(pipeline, run_id, fault="", budget=None):
+        process = DrainProcess(pipeline, topic, run_id, fault, budget)
         started.append(process)
         return process
 
     yield start
     for process in started:
         process.kill()
-        process.communicate()
 
 
 @pytest.fixture
-def drain_when_free(pipeline):
+def drain_when_free(topic):
     """Drain as soon as the lease of a run that died has expired."""
 
-    def drain(topic, run_id, deadline_s=30):
+    def drain(pipeline, run_id, deadline_s=45, budget=1_000_000):
         deadline = time.monotonic() + deadline_s
         while True:
-            report = pipeline.drain(topic, run_id)
+            report = pipeline.drain(topic, run_id, budget=budget)
             if report.status != "skipped":
                 return report
             assert time.monotonic() < deadline, report.reason
             time.sleep(0.2)
 
     return drain
+
+
+@pytest.fixture(scope="session")
+def breakable_stack(tmp_path_factory):
+    """Kafka, PostgreSQL and Consul of the fault tests' own, to be killed and started again."""
+    folder = tmp_path_factory.mktemp("breakable")
+    # PostgreSQL runs as another user, who must get there; pytest's folders are for the owner only.
+    for parent in (folder, *folder.parents):
+        if parent.stat().st_uid == folder.stat().st_uid and "pytest" in parent.name:
+            parent.chmod(0o755)
+    with PartOfStack(folder, ("kafka", "postgres", "consul")).running() as stack:
+        yield stack
+
+
+@pytest.fixture
+def breakable_settings(breakable_stack, unique, tmp_path):
+    """Settings for that stack, with places of this test's own."""
+    main = breakable_stack.settings().postgres_dsn.get_secret_value()
+    with psycopg.connect(main, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(unique)))
+    return breakable_stack.settings(
+        store_uri=(tmp_path / "objects").as_uri(),
+        ledger_uri=(tmp_path / "ledger").as_uri(),
+        postgres_dsn=re.sub(r"/pipestream$", f"/{unique}", main),
+        leases="sql",
+    )

@@ -1,86 +1,122 @@
-"""Kill the drain at each of its named points; whatever dies when, every document arrives once."""
+"""Kill the drain at each of its named points, and at any time; whatever dies when, every document arrives once."""
 
 from __future__ import annotations
 
+import random
 import signal
+import time
 
 import pytest
 
 from pipestream import faults
 from pipestream.ledger import EntryKind
+from pipestream.local.state import write_settings
+from pipestream.testing.length import by_length, seeds
 from pipestream.testing.submit import submit_drain
 
 pytestmark = pytest.mark.stack
 
-DOCUMENTS = [f"{partition}-{number}" for partition in range(2) for number in range(35)]
-
-
-def fill(pipeline, topic):
-    for partition in range(2):
-        pipeline.send(topic, [d for d in DOCUMENTS if d.startswith(f"{partition}-")], partition=partition)
-
-
-def check_exactly_once(pipeline, unique):
-    assert pipeline.doc_ids(f"pipestream.{unique}.second") == dict.fromkeys(DOCUMENTS, 1)
-    pipeline.check_ledger_tiles(f"intake.{unique}")
-
-
 # The driver's own points are reached once a run, a chunk's once a chunk.
-STEPS = [(point, nth) for point in faults.POINTS for nth in ((1, 3) if point.startswith("chunk-") else (1,))]
+CHUNKS = by_length((3,), (1, 2, 3, 5, 8))
+STEPS = [(point, nth) for point in faults.POINTS for nth in (CHUNKS if point.startswith("chunk-") else (1,))]
 
 
 @pytest.mark.parametrize(("point", "nth"), STEPS)
 def test_a_drain_killed_at_any_step_loses_and_repeats_nothing(
-    pipeline, unique, start_drain, drain_when_free, point, nth
+    pipeline, documents, fill, check, start_drain, drain_when_free, point, nth
 ):
-    topic = f"intake.{unique}"
-    fill(pipeline, topic)
-    killed = start_drain(topic, "run-1", f"{point}=kill@{nth}")
-    _, log = killed.communicate(timeout=60)
-    assert killed.returncode == -signal.SIGKILL, log
+    fill(pipeline, documents)
+    killed = start_drain(pipeline, "run-1", f"{point}=kill@{nth}")
+    assert killed.wait() == -signal.SIGKILL, killed.log
+    died_at = time.monotonic()
 
-    drain_when_free(topic, "run-2")
+    drain_when_free(pipeline, "run-2")
 
-    check_exactly_once(pipeline, unique)
+    check(f"SIGKILL of the driver at {point}", pipeline, documents, died_at)
 
 
-@pytest.mark.parametrize("point", [faults.PLAN_WRITTEN, faults.CHUNK_COMMITTED, faults.RANGES_DRAINED])
-def test_a_retry_of_the_killed_run_finishes_its_own_plan(pipeline, unique, start_drain, point):
-    topic = f"intake.{unique}"
-    fill(pipeline, topic)
-    killed = start_drain(topic, "run-1", f"{point}=kill")
-    killed.communicate(timeout=60)
+@pytest.mark.parametrize("seed", seeds(1, 20))
+def test_a_drain_killed_at_any_time_loses_and_repeats_nothing(
+    pipeline, documents, fill, check, start_drain, drain_when_free, gate, seed
+):
+    fill(pipeline, documents)
+    # From the lease on, so that the time to die falls into the drain and not into the start of Python.
+    killed = start_drain(pipeline, "run-1", gate.at(faults.LEASE_ACQUIRED))
+    killed.wait_for(gate)
+    gate.open()
+    time.sleep(random.Random(seed).uniform(0.0, 1.0))
+    killed.kill()
+    died_at = time.monotonic()
 
-    again = start_drain(topic, "run-1")
-    out, log = again.communicate(timeout=60)
+    drain_when_free(pipeline, "run-2")
 
-    assert again.returncode == 0, log
-    assert '"status": "drained"' in out
-    check_exactly_once(pipeline, unique)
+    check("SIGKILL of the driver at any time", pipeline, documents, died_at)
+
+
+@pytest.mark.parametrize("point", by_length([faults.CHUNK_COMMITTED], faults.POINTS[2:7]))
+def test_a_retry_of_the_killed_run_finishes_its_own_plan(pipeline, documents, fill, check, start_drain, topic, point):
+    fill(pipeline, documents)
+    start_drain(pipeline, "run-1", f"{point}=kill").wait()
+    died_at = time.monotonic()
+
+    again = start_drain(pipeline, "run-1")
+
+    assert again.wait() == 0, again.log
+    assert '"status": "drained"' in again.log
+    check(f"SIGKILL at {point}, same run again", pipeline, documents, died_at)
     entries = pipeline.entries(topic)
     assert {entry.kind for entry in entries} == {EntryKind.DRAINED}
-    assert sum(entry.tally.records for entry in entries) == len(DOCUMENTS)
+    assert sum(entry.tally.records for entry in entries) == len(documents)
+
+
+@pytest.fixture
+def submit(pipeline, topic, stack, settings, tmp_path):
+    """Drain over Spark, with a fault."""
+    config = tmp_path / "spark.toml"
+    write_settings(config, pipeline.settings)
+
+    def submit(run_id, **variables):
+        environment = {**stack.environment(), "PIPESTREAM_CONFIG": str(config), **variables}
+        return submit_drain(pipeline, topic, run_id, environment, master=settings.spark_master)
+
+    return submit
 
 
 @pytest.mark.spark
 def test_a_spark_drain_killed_between_commit_and_entry_is_recovered_not_redone(
-    pipeline, unique, drain_when_free, stack, tmp_path, settings
+    pipeline, documents, fill, check, drain_when_free, topic, submit
 ):
-    topic = f"intake.{unique}"
-    fill(pipeline, topic)
-    from pipestream.local.state import write_settings
-
-    config = tmp_path / "spark.toml"
-    write_settings(config, pipeline.settings)
-    environment = {**stack.environment(), "PIPESTREAM_CONFIG": str(config)}
-    fault = {faults.VARIABLE: f"{faults.RANGES_DRAINED}=kill"}
-
-    killed = submit_drain(pipeline, topic, "run-1", {**environment, **fault}, master=settings.spark_master)
+    fill(pipeline, documents)
+    killed = submit("run-1", **{faults.VARIABLE: f"{faults.RANGES_DRAINED}=kill"})
+    died_at = time.monotonic()
     assert killed.outcome == {}
     assert pipeline.entries(topic) == []
-    drain_when_free(topic, "run-2")
+
+    drain_when_free(pipeline, "run-2")
 
     entries = pipeline.entries(topic)
     assert {entry.kind for entry in entries} == {EntryKind.RECOVERED}
-    assert sum(entry.tally.records for entry in entries) == len(DOCUMENTS)
-    check_exactly_once(pipeline, unique)
+    assert sum(entry.tally.records for entry in entries) == len(documents)
+    check("SIGKILL of the Spark driver before its entry", pipeline, documents, died_at)
+
+
+WORKER_POINTS = (faults.CHUNK_PROCESSED, faults.CHUNK_PRODUCED, faults.CHUNK_COMMITTED)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", seeds(1, 20))
+def test_a_spark_worker_killed_in_a_chunk_is_replaced_and_the_run_goes_through(
+    pipeline, documents, fill, check, topic, submit, tmp_path, seed
+):
+    fill(pipeline, documents)
+    chance = random.Random(seed)
+    fault = f"{chance.choice(WORKER_POINTS)}=kill@{chance.randint(1, 3)}"
+    marker = tmp_path / "killed"
+
+    done = submit("run-1", **{faults.VARIABLE: fault, faults.ONCE_VARIABLE: str(marker)})
+
+    assert marker.exists(), f"no worker reached {fault}"
+    assert done.exit_code == 0, done.log
+    recovered_s = time.time() - marker.stat().st_mtime
+    check("SIGKILL of a Spark worker in a chunk", pipeline, documents, time.monotonic() - recovered_s)
+    assert sum(entry.tally.records for entry in pipeline.entries(topic)) == len(documents)

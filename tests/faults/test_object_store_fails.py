@@ -1,0 +1,103 @@
+"""The object store refuses, keeps silent or loses its answers for a while; the ledger's store as well."""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import urlsplit
+
+import pytest
+
+from pipestream.testing.faulty import FaultyProxy, Trouble
+from pipestream.testing.length import by_length
+from pipestream.testing.pipeline import Pipeline
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture
+def proxy(stack):
+    """Stands between the drain and the S3 server."""
+    server = urlsplit(stack.settings().s3_endpoint)
+    with FaultyProxy(server.hostname, server.port) as running:
+        yield running
+
+
+@pytest.fixture
+def far(proxy):
+    """Return a pipeline as a drain sees it that reaches S3 through the proxy.
+
+    Only a process of its own may use it: the Delta client waits for S3 without letting the proxy's threads run.
+    """
+
+    def far(pipeline):
+        return Pipeline(pipeline.settings.model_copy(update={"s3_endpoint": proxy.url}), pipeline.graph_file)
+
+    return far
+
+
+def test_a_store_that_is_busy_for_a_while_is_asked_again(pipeline, far, proxy, documents, fill, check, start_drain):
+    fill(pipeline, documents)
+    proxy.make(Trouble.BUSY, times=40, method="PUT")
+    busy_since = time.monotonic()
+
+    drain = start_drain(far(pipeline), "run-1")
+
+    assert drain.wait() == 0, drain.log
+    assert proxy.made == 40
+    check("S3 answers 503 for a while", pipeline, documents, busy_since)
+
+
+def test_a_store_that_stays_busy_fails_the_run_and_the_next_one_completes(
+    pipeline, far, proxy, documents, fill, check, start_drain, drain_when_free
+):
+    fill(pipeline, documents)
+    proxy.make(Trouble.BUSY, times=1_000_000)
+
+    drain = start_drain(far(pipeline), "run-1")
+
+    assert drain.wait() == 1, drain.log
+    assert "SlowDown" in drain.log
+    failed_at = time.monotonic()
+    drain_when_free(pipeline, "run-2")
+    check("S3 answers 503 for longer than a run waits", pipeline, documents, failed_at)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "times", "row"),
+    [
+        pytest.param(Trouble.SILENCE, 3, "S3 times out for a while", id="silence"),
+        pytest.param(Trouble.LOST_ANSWER, 15, "S3 accepts a PUT and the answer is lost", id="lost answer"),
+    ],
+)
+def test_a_store_whose_answers_do_not_come_is_asked_again(
+    pipeline, far, proxy, documents, fill, check, start_drain, drain_when_free, trouble, times, row
+):
+    fill(pipeline, documents)
+    proxy.make(trouble, times=times, method="PUT")
+    since = time.monotonic()
+
+    drain = start_drain(far(pipeline), "run-1")
+
+    assert drain.wait() in (0, 1), drain.log
+    assert proxy.made == times
+    drain_when_free(pipeline, "run-2")
+    check(row, pipeline, documents, since)
+
+
+@pytest.mark.parametrize("table", ["plans", "entries"])
+@pytest.mark.parametrize("trouble", by_length([Trouble.LOST_ANSWER], [Trouble.LOST_ANSWER, Trouble.BUSY]))
+def test_a_ledger_commit_that_met_trouble_is_made_once(
+    make_pipeline, far, proxy, unique, documents, fill, check, start_drain, trouble, table
+):
+    pipeline = make_pipeline(ledger_uri=f"s3://pipestream/{unique}/ledger")
+    pipeline.ledger.table_uris()  # makes the tables, so that the commit below is a plan or an entry
+    fill(pipeline, documents)
+    proxy.make(trouble, times=1, method="PUT", part=f"/{table}/_delta_log/")
+    since = time.monotonic()
+
+    drain = start_drain(far(pipeline), "run-1")
+
+    # Not a conflict: who committed was this very run.
+    assert drain.wait() == 0, drain.log
+    assert proxy.made == 1
+    check(f"ledger on S3: {trouble.value}", pipeline, documents, since)
