@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from pipestream.errors import LedgerConflict
+from pipestream.errors import LedgerConflict, StoreUnavailable
 from pipestream.ledger import tables
 from pipestream.ledger.model import Entry, Plan
 from pipestream.settings import Settings
@@ -168,11 +169,12 @@ class Ledger:
         return all(_key(entry) in kept for entry in entries)
 
     def _open(self, uri: str, schema: pa.Schema) -> DeltaTable:
-        try:
-            return DeltaTable(uri, storage_options=self._options)
-        except TableNotFoundError:
-            # "ignore": whoever comes second finds the first one's table.
-            return DeltaTable.create(uri, schema=schema, mode="ignore", storage_options=self._options)
+        with _explained():
+            try:
+                return DeltaTable(uri, storage_options=self._options)
+            except TableNotFoundError:
+                # "ignore": whoever comes second finds the first one's table.
+                return DeltaTable.create(uri, schema=schema, mode="ignore", storage_options=self._options)
 
 
 def _key(entry: Entry) -> tuple[object, ...]:
@@ -204,14 +206,27 @@ def _next_versions(table: DeltaTable, entries: Sequence[Entry]) -> dict[str, int
 
 def _append(table: DeltaTable, rows: pa.Table, versions: dict[str, int]) -> None:
     transactions = [Transaction(app_id, version) for app_id, version in sorted(versions.items())]
-    write_deltalake(table, rows, mode="append", commit_properties=CommitProperties(app_transactions=transactions))
+    with _explained():
+        write_deltalake(table, rows, mode="append", commit_properties=CommitProperties(app_transactions=transactions))
 
 
 def _rows(table: DeltaTable, predicate: str | None) -> list[dict[str, Any]]:
     # Not to_pyarrow_table(): its scanner's threads outlive it, and two of three processes that
     # used it aborted when the interpreter exited.
-    rows: list[dict[str, Any]] = pa.table(table.scan(predicate=predicate).read_all()).to_pylist()
+    with _explained():
+        rows: list[dict[str, Any]] = pa.table(table.scan(predicate=predicate).read_all()).to_pylist()
     return rows
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn the trouble of a store that does not answer into an error that a retry may mend."""
+    try:
+        yield
+    except (CommitFailedError, TableNotFoundError):
+        raise
+    except (DeltaError, OSError) as error:
+        raise StoreUnavailable(f"the ledger: {str(error).splitlines()[0] if str(error) else error!r}") from error
 
 
 def _all_equal(**wanted: str | None) -> str | None:

@@ -24,7 +24,7 @@ from pipestream.graph.load import load_graph
 from pipestream.settings import CONFIG_VARIABLE, config_file, load_settings
 from pipestream_airflow.drain_check import find_reason_to_skip
 from pipestream_airflow.drain_outcome import read_outcome
-from pipestream_airflow.run_params import RunParams
+from pipestream_airflow.run_params import RunParams, Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,10 +65,11 @@ class DrainOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         params = RunParams.read(context["params"])
         run_id = f"{context['dag'].dag_id}/{context['run_id']}/{self.task_id}"
-        self._skip_if_pointless(params, run_id)
+        span = self._span(params, context)
+        self._skip_if_pointless(params, run_id, is_backfill=span is not None)
         with tempfile.TemporaryDirectory(prefix="pipestream-drain-") as folder:
             outcome_file = Path(folder) / "outcome.json"
-            self._prepare_submit(params, run_id, outcome_file)
+            self._prepare_submit(params, run_id, outcome_file, span)
             try:
                 super().execute(context)
             except AirflowException as error:
@@ -100,7 +101,17 @@ class DrainOperator(SparkSubmitOperator):
         if self._process is not None and self._process.stdout is not None:
             self._process.stdout.close()
 
-    def _skip_if_pointless(self, params: RunParams, run_id: str) -> None:
+    def _span(self, params: RunParams, context: Context) -> Span | None:
+        """Return the time to drain again. Only intake is: what comes of it waits in the other topics like anything."""
+        if not self.topic.startswith("intake."):
+            return None
+        interval = (context.get("data_interval_start"), context.get("data_interval_end"))
+        try:
+            return params.span(context["dag_run"].run_type, interval)
+        except ValueError as error:
+            raise AirflowFailException(str(error)) from error
+
+    def _skip_if_pointless(self, params: RunParams, run_id: str, *, is_backfill: bool) -> None:
         if self.topic not in params.topics:
             raise AirflowSkipException(f"{self.topic} is not among the topics of this run")
         if self.paused_datasource:
@@ -108,13 +119,13 @@ class DrainOperator(SparkSubmitOperator):
         try:
             settings = load_settings()
             graph = load_graph(Path(self.graph_file), cel_engine=settings.cel_engine)
-            reason = find_reason_to_skip(settings, graph, self.topic, run_id)
+            reason = None if is_backfill else find_reason_to_skip(settings, graph, self.topic, run_id)
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error
         if reason:
             raise AirflowSkipException(reason)
 
-    def _prepare_submit(self, params: RunParams, run_id: str, outcome_file: Path) -> None:
+    def _prepare_submit(self, params: RunParams, run_id: str, outcome_file: Path, span: Span | None) -> None:
         self._hook = None  # `airflow dags test` retries on this same object, and a hook keeps its arguments
         self.application = find_drain_job()
         self.application_args = [
@@ -123,6 +134,7 @@ class DrainOperator(SparkSubmitOperator):
             *("--run-id", run_id),
             *("--outcome", str(outcome_file)),
             *params.arguments(),
+            *(span.arguments() if span else []),
         ]
         self.env_vars = spark_environment()
         self.conf = {**(self.conf or {}), **executor_settings()}

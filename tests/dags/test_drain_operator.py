@@ -7,11 +7,13 @@ import os
 import sys
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from pipestream.errors import BrokerUnavailable, TopicMissing
@@ -112,7 +114,12 @@ def task(tmp_path) -> DrainOperator:
 
 def context(**params: Any) -> dict[str, Any]:
     filled_in = {"mode": "catch_up", "topics": [TOPIC], "budget": 500, "accept_failures": False, **params}
-    return {"params": filled_in, "dag": SimpleNamespace(dag_id="pipestream_sample"), "run_id": "manual__1"}
+    return {
+        "params": filled_in,
+        "dag": SimpleNamespace(dag_id="pipestream_sample"),
+        "dag_run": SimpleNamespace(run_type=DagRunType.MANUAL),
+        "run_id": "manual__1",
+    }
 
 
 def wait_until(condition, timeout_s: float = 20.0) -> None:
@@ -361,3 +368,40 @@ def test_a_killed_task_kills_a_spark_that_does_not_stop(task, spark, monkeypatch
 
 def test_killing_a_task_that_has_not_started_spark_does_nothing(task):
     task.on_kill()
+
+
+def test_a_time_range_is_drained_again_from_intake_whatever_waits_in_it(task, spark):
+    task.execute(context(mode="time_range", since="2026-03-01T00:00:00+00:00", until="2026-04-01T00:00:00+00:00"))
+
+    assert spark.option("--backfill-id") == "time-20260301t000000-20260401t000000"
+    assert spark.option("--since") == "2026-03-01T00:00:00+00:00"
+    assert spark.option("--until") == "2026-04-01T00:00:00+00:00"
+
+
+def test_a_time_range_without_a_time_fails_for_good(task, spark):
+    with pytest.raises(AirflowFailException, match="needs since, until or both"):
+        task.execute(context(mode="time_range"))
+
+    assert not spark.was_called
+
+
+def test_a_run_of_an_airflow_backfill_drains_its_data_interval_again(task, spark):
+    interval = {
+        "dag_run": SimpleNamespace(run_type=DagRunType.BACKFILL),
+        "data_interval_start": datetime(2026, 3, 1, 6, tzinfo=UTC),
+        "data_interval_end": datetime(2026, 3, 1, 7, tzinfo=UTC),
+    }
+
+    task.execute({**context(), **interval})
+
+    assert spark.option("--backfill-id") == "time-20260301t060000-20260301t070000"
+    assert spark.option("--until") == "2026-03-01T07:00:00+00:00"
+
+
+@pytest.mark.usefixtures("nothing_against_it")
+def test_a_backfill_drains_the_topics_behind_intake_as_on_any_day(task, spark):
+    task.topic = "pipestream.main.parse"
+
+    task.execute(context(mode="time_range", since="2026-03-01T00:00:00+00:00", topics=["pipestream.main.parse"]))
+
+    assert "--backfill-id" not in spark.arguments

@@ -6,7 +6,7 @@ from threading import Barrier
 
 import pytest
 
-from pipestream.errors import LedgerConflict
+from pipestream.errors import LedgerConflict, StoreUnavailable
 from pipestream.ledger import Entry, EntryKind, Ledger, Plan, Tally
 from pipestream.offsets.ranges import OffsetRange
 from pipestream.settings import Settings
@@ -161,3 +161,12 @@ def test_a_quote_in_an_id_is_only_a_quote(ledger):
 
     assert ledger.find_plan("it's' OR 1=1 --") == plan("it's' OR 1=1 --")
     assert ledger.entries(run_id="x' OR '1'='1") == []
+
+
+def test_a_store_that_does_not_answer_is_trouble_that_a_retry_may_mend():
+    settings = Settings(
+        ledger_uri="s3://nowhere/ledger", s3_endpoint="http://127.0.0.1:1", s3_access_key="a", s3_secret_key="b"
+    )
+
+    with pytest.raises(StoreUnavailable, match="the ledger"):
+        Ledger(settings).heads("g", "intake.a", [0])
