@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -33,12 +34,16 @@ _TRANSACTION_TIMEOUT_MS = 60_000
 # Markers are written within milliseconds; a second covers a broker under load.
 _SETTLING_S = 1.0
 
-_COORDINATOR_MOVES = (
+_MOVING = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
 )
-_COORDINATOR_PAUSE_S = 0.1
+_MOVING_PAUSE_S = 0.1
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +115,16 @@ class Broker:
         # Not the admin client's list_consumer_group_offsets: on a broker whose offsets topic is still being made
         # it brings the whole process down (librdkafka hands "not coordinator" to a group that a mere admin lacks).
         with explain_errors(self._settings, topic), closing(Consumer(config)) as consumer:
-            found = _ask_coordinator(consumer, [TopicPartition(topic, p) for p in partitions], self._timeout_s)
+            wanted = [TopicPartition(topic, p) for p in partitions]
+            found = _patiently(partial(self._ask_committed, consumer, wanted), self._timeout_s)
         return {p.partition: Committed(p.offset, p.metadata or "") for p in found if p.offset >= 0}
+
+    def _ask_committed(self, consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPartition]:
+        found: list[TopicPartition] = consumer.committed(wanted, timeout=self._timeout_s)
+        for partition in found:
+            if partition.error is not None:
+                raise KafkaException(partition.error)
+        return found
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Set a group's committed offsets, outside any transaction. Only for an operator's hand."""
@@ -139,29 +152,27 @@ class Broker:
     ) -> dict[int, int]:
         if not wanted:
             return {}
-        with explain_errors(self._settings, wanted[0].topic):
+
+        def ask() -> dict[int, int]:
             futures = self._admin.list_offsets(
-                dict.fromkeys(wanted, spec),
-                isolation_level=isolation,
-                request_timeout=self._timeout_s,
+                dict.fromkeys(wanted, spec), isolation_level=isolation, request_timeout=self._timeout_s
             )
             return {found.partition: future.result().offset for found, future in futures.items()}
 
+        with explain_errors(self._settings, wanted[0].topic):
+            return _patiently(ask, self._timeout_s)
 
-def _ask_coordinator(consumer: Consumer, wanted: list[TopicPartition], timeout_s: float) -> list[TopicPartition]:
-    """Return committed offsets, asking again while a new broker is still finding the group's coordinator."""
+
+def _patiently(ask: Callable[[], Answer], timeout_s: float) -> Answer:
+    """Ask again while the broker is still settling who answers: on a new broker, for a new topic, after a restart."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
-            found: list[TopicPartition] = consumer.committed(wanted, timeout=timeout_s)
-            error = next((partition.error for partition in found if partition.error is not None), None)
-        except KafkaException as exception:
-            error = exception.args[0]
-        if error is None:
-            return found
-        if error.code() not in _COORDINATOR_MOVES or time.monotonic() > deadline:
-            raise KafkaException(error)
-        time.sleep(_COORDINATOR_PAUSE_S)
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _MOVING or time.monotonic() > deadline:
+                raise
+        time.sleep(_MOVING_PAUSE_S)
 
 
 @contextmanager

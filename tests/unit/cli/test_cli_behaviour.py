@@ -53,8 +53,8 @@ def test_every_command_explains_itself_with_examples(run, words):
 
 def test_all_the_commands_are_there():
     assert {words[0] for words in all_commands()} == {
-        "backfill", "demo", "dlq", "down", "drain", "graph", "ingest", "leases", "ledger", "settings", "status",
-        "topics", "up",
+        "assignments", "backfill", "demo", "dlq", "down", "drain", "graph", "ingest", "leases", "ledger", "settings",
+        "status", "topics", "up",
     }  # fmt: skip
 
 
