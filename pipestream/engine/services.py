@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import lru_cache
 
 from pipestream.engine.process import Services
 from pipestream.engine.remote import RemoteEngine
 from pipestream.graph.flow import fused_with
 from pipestream.graph.model import Graph
+from pipestream.graph.proto import from_kept, to_binary
 from pipestream.modules.resolve import resolve_module
-from pipestream.routing.conditions import compile_conditions
+from pipestream.routing.conditions import Conditions, compile_conditions
 from pipestream.settings import Settings
 
 
@@ -34,9 +36,16 @@ def open_services(graph: Graph, settings: Settings, entry_node_id: str) -> Itera
             for target in dict.fromkeys(node.engine for node in nodes if node.engine)
         }
         yield Services(
-            conditions=compile_conditions(graph, settings.cel_engine),
+            conditions=_conditions(to_binary(graph), settings.cel_engine),
             module_of=lambda node: modules[node.module],
             engine_of=lambda node: engines[node.engine],
             cel_engine=settings.cel_engine,
             module_timeout_s=settings.module_timeout_s,
         )
+
+
+# A worker runs many tasks, of few graphs; a handful covers a graph and the versions it had a moment ago.
+@lru_cache(maxsize=8)
+def _conditions(graph: bytes, cel_engine: str) -> Conditions:
+    """Compile a graph's conditions once per version and worker. They hold no document, so tasks may share them."""
+    return compile_conditions(from_kept(graph, source="the graph of a task"), cel_engine)

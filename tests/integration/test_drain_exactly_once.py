@@ -1,13 +1,21 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 
 from pipestream.documents.store import open_store
 from pipestream.drain.dead_letters import CONNECT, OWN
-from pipestream.drain.model import RangeFailed
+from pipestream.drain.local import spread_here
+from pipestream.drain.model import DrainRequest, RangeFailed
 from pipestream.drain.records import header
+from pipestream.drain.run import run_drain
 from pipestream.errors import TopicMissing
+from pipestream.graph.hashing import graph_hash
+from pipestream.graph.versions import GraphVersions, find_version
 from pipestream.leases import open_lease_store
+from pipestream.leases.none import NoLeaseStore
 from pipestream.leases.store import DesiredState
 from pipestream.ledger import EntryKind
 from pipestream.wire import PipeDoc
@@ -187,8 +195,6 @@ def test_a_run_that_died_between_commit_and_entry_is_recovered_and_its_work_is_n
     pipeline.send(topics.intake, [f"a{n}" for n in range(25)])
 
     def lose_the_answers(tasks):
-        from pipestream.drain.local import spread_here
-
         list(spread_here(pipeline.settings)(tasks))
         raise KeyboardInterrupt
 
@@ -257,3 +263,30 @@ def test_a_run_takes_no_more_slots_than_it_may(pipeline, topics):
     assert report.records == 1
     assert pipeline.doc_ids(topics.second) == {"a1": 1}
     leases.close()
+
+
+def test_a_retry_uses_the_graph_its_run_planned_with_not_the_one_applied_since(pipeline, topics):
+    pipeline.send(topics.intake, ["a1"])
+    planned_with = pipeline.graph
+    versions = GraphVersions(pipeline.settings)
+    versions.save(planned_with, applied_by="test")
+
+    def die(_tasks):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.drain(topics.intake, "run-1", spread=die)
+    # The new version has no edge that takes the document to the second node.
+    pipeline.graph = replace(planned_with, edges=())
+    versions.save(pipeline.graph, applied_by="test")
+    versions.close()
+
+    request = DrainRequest(pipeline.graph, topics.intake, "run-1", 100)
+    find_graph = partial(find_version, pipeline.settings, planned_with.graph_id)
+    spread = spread_here(pipeline.settings)
+    report = run_drain(request, pipeline.settings, spread, leases=NoLeaseStore(), find_graph=find_graph)
+
+    assert report.documents_out == {"first--second": 1}
+    (entry,) = pipeline.entries(topics.intake)
+    (plan,) = pipeline.ledger.plans(topic=topics.intake)
+    assert entry.graph_hash == plan.graph_hash == graph_hash(planned_with)
