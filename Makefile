@@ -8,8 +8,10 @@ READY := .venv/.ready
 READY_DEV := .venv/.ready-dev
 PROFILE ?= embedded
 ARGS ?=
+# Tests wait for servers more than they compute. A file stays together, for it may have started servers of its own.
+SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help reference setup setup-dev demo test check format faults bench up down status proto requirements clean
+.PHONY: help reference setup setup-dev demo test test-stack check format faults bench up down status proto requirements clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +34,10 @@ demo: $(READY) ## run documents through the sample graph on real servers, and sh
 	@$(BIN)/pipestream demo $(ARGS)
 
 test: check ## check, then all tests but the slow ones, on the full stack
-	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	@$(BIN)/python -m pytest -m "not slow" $(SIDE_BY_SIDE) $(ARGS)
+
+test-stack: $(READY_DEV) ## keep the servers of the tests up until Ctrl-C, for test runs in other shells
+	@$(BIN)/python scripts/test_stack.py
 
 check: $(READY_DEV) ## lint, format, types, import rules
 	@$(BIN)/ruff check --quiet .
@@ -45,7 +50,7 @@ format: $(READY_DEV) ## format the code, and mend what can be mended
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
 
 faults: $(READY_DEV) ## the long proof: kill, stop and cut everything, lose nothing
-	@FAULTS=long $(BIN)/python -m pytest tests/faults --timeout 3600 $(ARGS)
+	@FAULTS=long $(BIN)/python -m pytest tests/faults --timeout 3600 $(SIDE_BY_SIDE) $(ARGS)
 
 bench: $(READY_DEV) ## measure, and print the numbers
 	@$(BIN)/python -m pytest tests/bench -m "slow or not slow" --timeout 3600 -s $(ARGS)

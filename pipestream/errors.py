@@ -3,11 +3,11 @@
 * PipestreamError
   - TransientError            a retry of the same work may succeed
     - LeaseUnavailable        another holder has the slot
-      - SlotsUnavailable      every slot of the topic has a holder
     - LeaseLost               the slot was ours and no longer is
     - LeaseStoreUnavailable   Consul did not answer
     - BrokerUnavailable
     - StoreUnavailable        the object store did not answer
+    - LedgerBusy              others wrote to the ledger at the same moment, so it was left as it was
     - CatalogueUnavailable    PostgreSQL did not answer
     - ModuleUnavailable       a module could not be reached, or ran out of time
     - TasksFailed             Spark gave up on the tasks of a run, or they were cancelled
@@ -23,6 +23,7 @@
     - RangeMostlyFailing      most of a range fails, so the run stops before it fills the dead letters
     - StackError              a local server could not be found, started or stopped
     - RecordTooLarge          Kafka refuses an output for its size
+    - ProcessDied             processes died again and again while they worked on a document
     - RecordInvalid           a record is not a PipeStream, or lacks what a node needs
     - DocumentMissing         a reference names an object that is not there
     - ConditionError          an edge's condition failed on a document
@@ -47,14 +48,27 @@ if TYPE_CHECKING:
 class PipestreamError(Exception):
     """Base of every error raised on purpose by this package."""
 
+    transient: bool = False
+    """Whether a retry of the same work may succeed."""
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Spark sends executor errors home by pickle, whose default passes the message alone
         # to __init__ and so breaks every class below that is built from fields.
         return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
+def printable(error: BaseException) -> str:
+    """Return an error's message as text that can be sent anywhere.
+
+    A message may hold half a character, as the names of files do that are no UTF-8, and no wire format takes that.
+    """
+    return str(error).encode("utf-8", "replace").decode()
+
+
 class TransientError(PipestreamError):
     """A retry of the same work may succeed."""
+
+    transient = True
 
 
 class TerminalError(PipestreamError):
@@ -69,21 +83,6 @@ class LeaseUnavailable(TransientError):
         self.slot = slot
         self.holder = holder
         super().__init__(f"{topic} slot {slot} is leased by {holder}; it is free again when that run ends")
-
-
-class SlotsUnavailable(LeaseUnavailable):
-    """Every slot of a topic has a holder."""
-
-    def __init__(self, topic: str, holders: Sequence[str]) -> None:
-        self.topic = topic
-        self.slot = 0
-        self.holder = ", ".join(holders)
-        self.holders = tuple(holders)
-        """Who has which slot, from slot 0 up."""
-        TransientError.__init__(
-            self,
-            f"all {len(holders)} slots of {topic} are leased, by {self.holder}; run again when one is free",
-        )
 
 
 class LeaseLost(TransientError):
@@ -108,6 +107,14 @@ class StoreUnavailable(TransientError):
     """The object store did not answer, or not in time."""
 
 
+class LedgerBusy(TransientError):
+    """Others wrote to the ledger at the same moment, so it was left as it was."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the ledger was changed by others meanwhile: {reason}; run again")
+
+
 class CatalogueUnavailable(TransientError):
     """PostgreSQL did not answer, or not in time."""
 
@@ -125,8 +132,9 @@ class TasksFailed(TransientError):
     def __init__(self, cause: str) -> None:
         self.cause = cause
         super().__init__(
-            f"Spark gave up on the run's tasks ({cause[:500]}); run again. If they die at the same place every time, "
-            f"look for a module that ends its process or runs out of memory, and put it behind grpc: or unix:"
+            f"Spark gave up on the run's tasks ({cause[:500]}); run again. If their processes die, look for a module "
+            f"that ends its process or runs out of memory: each document it dies at becomes a dead letter after a few "
+            f"tries (max_attempts), over as many runs as that takes"
         )
 
 
@@ -166,6 +174,10 @@ class LedgerConflict(TerminalError):
     """Another run entered an overlapping range first."""
 
 
+def _rebaseline(topic: str) -> str:
+    return f"pipestream ledger rebaseline --graph FILE --topic {topic} --to earliest (or latest, or a time)"
+
+
 class OffsetsExpired(TerminalError):
     """Kafka no longer holds offsets the ledger has not entered."""
 
@@ -175,8 +187,9 @@ class OffsetsExpired(TerminalError):
         self.head = head
         self.earliest = earliest
         super().__init__(
-            f"{topic}[{partition}]: offsets {head}..{earliest - 1} were deleted by retention "
-            f"before they were drained; raise retention.ms, or re-baseline the ledger for this topic"
+            f"{topic}[{partition}]: offsets {head}..{earliest - 1} were deleted by retention before they were drained; "
+            f"give them up and go on with what is left: {_rebaseline(topic)}. So that it does not happen again, raise "
+            f"retention_hours in the graph"
         )
 
 
@@ -190,7 +203,7 @@ class TopicRewound(TerminalError):
         self.high = high
         super().__init__(
             f"{topic}[{partition}]: the ledger's head is {head} but the topic ends at {high}, or was made again; "
-            f"re-baseline the ledger for this topic"
+            f"say where to go on: {_rebaseline(topic)}"
         )
 
 
@@ -201,7 +214,8 @@ class TopicReplaced(TopicRewound):
         self.topic = topic
         PipestreamError.__init__(
             self,
-            f"{topic} was deleted and made again since the ledger's last entry; re-baseline the ledger for this topic",
+            f"{topic} was deleted and made again since the ledger's last entry; "
+            f"say where to go on: {_rebaseline(topic)}",
         )
 
 
@@ -210,7 +224,7 @@ class TopicMissing(TerminalError):
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        super().__init__(f"topic {topic} does not exist; apply the graph that needs it")
+        super().__init__(f"topic {topic} does not exist; apply the graph that needs it: pipestream graph apply FILE")
 
 
 class RangeMostlyFailing(TerminalError):
@@ -224,7 +238,8 @@ class RangeMostlyFailing(TerminalError):
         self.example = example
         super().__init__(
             f"{topic}[{partition}]: {failed} of {seen} records failed, so the run stopped before writing "
-            f"their dead letters; the last one: {example}"
+            f"their dead letters. The last one: {example}. Mend the cause and run again, or have them all as dead "
+            f"letters with --accept-failures (in Airflow: accept_failures in the form)"
         )
 
 
@@ -233,15 +248,34 @@ class StackError(TerminalError):
 
 
 class RecordTooLarge(TerminalError):
-    """Kafka refuses an output of a range for its size, so the range cannot be drained as the topics are."""
+    """Kafka refuses an output for its size, even compressed and in a batch of its own."""
 
-    def __init__(self, drained: str, topic: str, size_bytes: int) -> None:
+    def __init__(self, drained: str, topic: str, size_bytes: int, limit_bytes: int, index: int) -> None:
         self.drained = drained
         self.topic = topic
         self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+        self.index = index
+        """Which of the outputs that were to be sent together."""
         super().__init__(
-            f"{drained}: Kafka refuses an output as too large; the largest is {size_bytes} bytes and its headers, "
-            f"for {topic}; raise max.message.bytes of that topic, then run again"
+            f"{drained}: Kafka refuses an output of {size_bytes} bytes for {topic}, which takes up to {limit_bytes} "
+            f"(compressed); raise max.message.bytes of that topic, then run or replay again"
+        )
+
+
+class ProcessDied(TerminalError):
+    """Processes died again and again while they worked on a document, so it is not tried any more."""
+
+    def __init__(self, node_ids: Sequence[str], deaths: int) -> None:
+        self.node_ids = tuple(node_ids)
+        self.deaths = deaths
+        first, *fused = self.node_ids
+        others = f" or at {', '.join(fused)} behind it" if fused else ""
+        times = "once" if deaths == 1 else f"{deaths} times"
+        super().__init__(
+            f"the process died {times} with this document alone in hand, at node {first}{others}; look in the log of "
+            f"the Spark worker (or of the run) for a crash, and in the machine's for a process killed for its memory; "
+            f"mend the module or put it behind grpc: or unix:, then replay"
         )
 
 

@@ -1,8 +1,9 @@
 """Named points at which a test may stop, kill or fail a process; in production each is one dictionary look-up.
 
 ``PIPESTREAM_FAULT=POINT=ACTION[@N]`` acts the Nth time the point is reached (the first, unless N is given):
-``kill`` (SIGKILL, as the kernel would), ``stop`` (SIGSTOP, as a paused machine would), ``fail`` (a transient error)
-or ``wait:FILE`` (create FILE.reached and go on when FILE.go is there, so that a test can break a server meanwhile).
+``kill`` (SIGKILL, as the kernel would; ``kill:SECONDS`` so much later, wherever the process is then), ``stop``
+(SIGSTOP, as a paused machine would), ``fail`` (a transient error) or ``wait:FILE`` (create FILE.reached and go on when
+FILE.go is there, so that a test can break a server meanwhile).
 With ``PIPESTREAM_FAULT_ONCE=FILE`` it acts only while FILE does not exist, and creates it: a retry then goes through.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -67,7 +69,7 @@ def reach(point: str) -> None:
     name, _, argument = action.partition(":")
     match name:
         case "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
+            _kill(float(argument or 0))
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
         case "fail":
@@ -75,7 +77,15 @@ def reach(point: str) -> None:
         case "wait":
             _wait(argument)
         case _:
-            raise ValueError(f"{VARIABLE} has action {action!r}; use kill, stop, fail or wait:FILE")
+            raise ValueError(f"{VARIABLE} has action {action!r}; use kill, kill:SECONDS, stop, fail or wait:FILE")
+
+
+def _kill(delay_s: float) -> None:
+    if not delay_s:
+        os.kill(os.getpid(), signal.SIGKILL)
+    timer = threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGKILL))
+    timer.daemon = True  # a process that ends before its time ends in peace
+    timer.start()
 
 
 def _wait(file: str) -> None:

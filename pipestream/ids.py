@@ -27,7 +27,7 @@ def check_graph_id(value: str, what: str) -> str:
     """
     if not _GRAPH_ID.fullmatch(value):
         raise IdInvalid(
-            f"{what} {value!r} cannot be part of a topic name: use 1 to 80 lower-case letters, digits, - and _, "
+            f"{what} {value!r} cannot be used in names: use 1 to 80 lower-case letters, digits, - and _, "
             f"starting with a letter or digit"
         )
     return value

@@ -34,8 +34,14 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid", validate_default=True)
 
-    cluster_id: str = Field("main", description="The cluster whose nodes this installation drains.")
-    graphs_folder: Path = Field(Path("dags/graphs"), description="Folder of graph files (*.yaml).")
+    graphs_folder: Path = Field(
+        Path("dags/graphs"),
+        description="Folder of graph files (*.yaml) for the command line. Airflow makes DAGs of the graphs/ beside its "
+        "DAG files, whatever this says.",
+    )
+    sources_folder: Path = Field(
+        Path(".pipestream/sources"), description="Folder that relative paths of connectors start from."
+    )
 
     kafka_bootstrap: str = Field(
         "127.0.0.1:9092", min_length=1, description="Kafka brokers, host:port, comma-separated."
@@ -50,6 +56,10 @@ class Settings(BaseSettings):
     )
     s3_endpoint: str | None = Field(None, description="S3 endpoint other than AWS, e.g. http://127.0.0.1:7070.")
     s3_region: str = Field("us-east-1", description="S3 region.")
+    # Carries 64 MB, the largest file a connector takes, at 26 Mbit/s.
+    s3_timeout_s: float = Field(
+        20.0, gt=0, description="How long one S3 request may take; with its retries, a call takes up to twice this."
+    )
     s3_access_key: SecretStr | None = Field(None, description="S3 access key; else AWS's own lookup applies.")
     s3_secret_key: SecretStr | None = Field(None, description="S3 secret key.")
 
@@ -75,14 +85,19 @@ class Settings(BaseSettings):
 
     drain_budget: int = Field(100_000, ge=1, description="Most offsets one run drains from a topic.")
     chunk_records: int = Field(2_000, ge=1, le=100_000, description="Records per Kafka transaction.")
-    max_attempts: int = Field(3, ge=1, le=100, description="Tries of a document that fails transiently.")
+    max_attempts: int = Field(
+        3, ge=1, le=100, description="Tries of a document that fails transiently, or that a process dies at."
+    )
     retry_initial_ms: int = Field(25, ge=0, description="First pause between tries.")
     retry_max_ms: int = Field(250, ge=0, description="Longest pause between tries.")
     module_timeout_s: float = Field(300.0, gt=0, description="How long a module may take for one document.")
     failing_share: float = Field(0.5, gt=0, le=1, description="Share of failing records above which a range stops.")
     failing_minimum: int = Field(20, ge=1, description="Records a range must have seen before that share counts.")
 
-    spark_master: str = Field("local[2]", description="Spark master of the drains.")
+    spark_master: str = Field(
+        "local[2]",
+        description="Spark master of `pipestream drain --spark`; drains in Airflow use its connection spark_default.",
+    )
     cycle_passes: int = Field(3, ge=1, le=50, description="How often one run drains the topics of a cycle.")
 
     @model_validator(mode="after")

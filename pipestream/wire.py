@@ -14,23 +14,18 @@ from pipestream.gen.ai.pipestream.data.module.v1.module_service_pb2 import (
     ProcessDataResponse,
 )
 from pipestream.gen.ai.pipestream.data.v1.pipeline_core_types_pb2 import (
-    Blob,
     DlqMessage,
     DocumentReference,
-    ErrorData,
     PipeDoc,
     PipeStream,
     ProcessingMapping,
-    StepExecutionRecord,
     StreamMetadata,
 )
 
 __all__ = [
-    "Blob",
     "DlqConfig",
     "DlqMessage",
     "DocumentReference",
-    "ErrorData",
     "GraphDatasource",
     "GraphEdge",
     "GraphNode",
@@ -40,6 +35,5 @@ __all__ = [
     "ProcessDataRequest",
     "ProcessDataResponse",
     "ProcessingMapping",
-    "StepExecutionRecord",
     "StreamMetadata",
 ]

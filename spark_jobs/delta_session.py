@@ -11,6 +11,8 @@ def delta_session(app_name: str) -> SparkSession:
         SparkSession.builder.appName(app_name)
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        # Days of the history are days of UTC, wherever the job runs.
+        .config("spark.sql.session.timeZone", "UTC")
         # The ledger's tables are small: with the defaults every query runs fifty tasks or more.
         .config("spark.databricks.delta.snapshotPartitions", "1")
         .config("spark.sql.shuffle.partitions", "2")

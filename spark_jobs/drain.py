@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from pipestream.drain.backfill import Backfill, parse_offsets
 from pipestream.drain.model import DrainReport, DrainRequest
 from pipestream.drain.run import run_drain
-from pipestream.errors import PipestreamError, TransientError
+from pipestream.errors import PipestreamError
 from pipestream.graph.load import load_graph
 from pipestream.graph.versions import find_version
 from pipestream.leases import open_lease_store
@@ -37,10 +37,9 @@ def main() -> int:
     try:
         outcome = _drain(arguments).as_dict()
     except PipestreamError as error:
-        transient = getattr(error, "transient", isinstance(error, TransientError))
         log.error("%s", error)
-        _write(arguments.outcome, {"status": "failed", "error": str(error), "transient": transient})
-        return 1 if transient else 2
+        _write(arguments.outcome, {"status": "failed", "error": str(error), "transient": error.transient})
+        return 1 if error.transient else 2
     log.info("%s", outcome)
     _write(arguments.outcome, outcome)
     return 0
@@ -49,12 +48,13 @@ def main() -> int:
 def _drain(arguments: argparse.Namespace) -> DrainReport:
     settings = load_settings()
     request = DrainRequest(
-        graph=load_graph(arguments.graph),
+        graph=load_graph(arguments.graph, cel_engine=settings.cel_engine),
         topic=arguments.topic,
         run_id=arguments.run_id,
         budget=arguments.budget or settings.drain_budget,
         backfill=_backfill(arguments),
         accept_failures=arguments.accept_failures,
+        start_at=arguments.start_at,
     )
     with (
         closing(open_lease_store(settings)) as leases,
@@ -87,8 +87,15 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--graph", type=Path, required=True, help="the graph's YAML file")
     parser.add_argument("--topic", required=True, help="the topic to drain")
     parser.add_argument("--run-id", required=True, help="names the run; a retry under the same id takes up its plan")
-    parser.add_argument("--budget", type=int, help="most offsets to drain (default: the setting drain_budget)")
+    parser.add_argument("--budget", type=int, help="most offsets this run drains (default: the setting drain_budget)")
     parser.add_argument("--accept-failures", action="store_true", help="write dead letters even if most records fail")
+    parser.add_argument(
+        "--start-at",
+        default="",
+        metavar="PLACE",
+        help="where the topic starts if it was never drained: earliest, latest, committed:GROUP, a time with its zone "
+        "or a duration such as PT6H (default: where the graph says)",
+    )
     parser.add_argument("--backfill-id", help="drain a stretch of the past again, under this name")
     parser.add_argument("--since", type=datetime.fromisoformat, help="backfill: records from this time on")
     parser.add_argument("--until", type=datetime.fromisoformat, help="backfill: records before this time")

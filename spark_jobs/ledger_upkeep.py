@@ -1,8 +1,9 @@
 """Keep the ledger quick: ``spark-submit … spark_jobs/ledger_upkeep.py [--retention-hours 168]``.
 
-Every commit of a run is a small file. This job joins them (OPTIMIZE), deletes those that nobody can need any more
-(VACUUM, never shorter than the table's own retention) and writes a checkpoint, for plans and entries. Heads are app
-transactions of the table, so none of this moves them, and runs may go on meanwhile.
+OPTIMIZE, VACUUM (never shorter than the table's own retention) and a checkpoint, for plans and entries; what these are
+for is told in ``pipestream/ledger/upkeep.py``. On disk Spark does it. On S3 it does not: the one log store that Delta
+has for S3 in Spark is made for a single driver, and would write over a commit that a run makes at the same moment.
+There the job does what ``pipestream ledger upkeep`` does, whose commits are conditional.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ import argparse
 import json
 import logging
 import sys
+from dataclasses import asdict
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from pipestream.errors import SettingsInvalid
 from pipestream.ledger import Ledger
+from pipestream.ledger.upkeep import SHORTEST_RETENTION_HOURS, Tidied, checkpoint, retention_hours, tidy
 from pipestream.settings import load_settings
 from spark_jobs.delta_session import delta_session
 
 log = logging.getLogger("pipestream.upkeep")
-
-# Delta's own safety limit: a reader or writer that started before may still need files younger than this.
-SHORTEST_RETENTION_HOURS = 168
 
 
 def main() -> int:
@@ -30,32 +31,32 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--retention-hours", type=int, default=SHORTEST_RETENTION_HOURS)
     arguments = parser.parse_args()
-    if arguments.retention_hours < SHORTEST_RETENTION_HOURS:
-        parser.error(f"--retention-hours must be at least {SHORTEST_RETENTION_HOURS}")
     ledger = Ledger(load_settings())
-    spark = delta_session("ledger upkeep")
+    found = ledger.delta_tables()
     try:
-        done = [tidy(spark, ledger, uri, arguments.retention_hours) for uri in ledger.table_uris()]
-    finally:
-        spark.stop()
-    print(json.dumps(done))  # noqa: T201 - the job's answer
+        hours = {name: retention_hours(table, arguments.retention_hours) for name, table in found.items()}
+    except SettingsInvalid as error:
+        parser.error(str(error))
+    if ledger.is_on_disk and found:
+        spark = delta_session("ledger upkeep")
+        try:
+            done = [tidy_with_spark(spark, name, table, hours[name]) for name, table in found.items()]
+        finally:
+            spark.stop()
+    else:
+        done = [tidy(name, table, hours[name]) for name, table in found.items()]
+    print(json.dumps([asdict(each) for each in done]))  # noqa: T201 - the job's answer
     return 0
 
 
-def tidy(spark: SparkSession, ledger: Ledger, uri: str, retention_hours: int) -> dict[str, object]:
-    """Optimize, vacuum and checkpoint one table; return what changed."""
-    table = f"delta.`{uri}`"
-    metrics = spark.sql(f"OPTIMIZE {table}").collect()[0]["metrics"]
-    spark.sql(f"VACUUM {table} RETAIN {retention_hours} HOURS")
-    found: DeltaTable = ledger.open_table(uri)
-    found.create_checkpoint()
-    log.info("%s: %d files joined into %d", uri, metrics["numFilesRemoved"], metrics["numFilesAdded"])
-    return {
-        "table": uri.rsplit("/", 1)[-1],
-        "files_joined": metrics["numFilesRemoved"],
-        "files_made": metrics["numFilesAdded"],
-        "version": found.version(),
-    }
+def tidy_with_spark(spark: SparkSession, name: str, table: DeltaTable, hours: int) -> Tidied:
+    """Optimize, vacuum and checkpoint one table on disk."""
+    place = f"delta.`{table.table_uri}`"
+    metrics = spark.sql(f"OPTIMIZE {place}").collect()[0]["metrics"]
+    spark.sql(f"VACUUM {place} RETAIN {hours} HOURS")
+    joined, made = metrics["numFilesRemoved"], metrics["numFilesAdded"]
+    log.info("%s: %d files joined into %d", name, joined, made)
+    return Tidied(name, joined, made, hours, checkpoint(table))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import uuid
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -25,26 +27,46 @@ class SparkSpread:
     def __init__(self, app_name: str) -> None:
         self._app_name = app_name
         self._session: SparkSession | None = None
+        self._group = f"drain-{uuid.uuid4()}"
+        self._is_cancelled = threading.Event()
 
     def __call__(self, tasks: Sequence[RangeTask]) -> list[RangeOutcome]:
-        builder = SparkSession.builder.appName(self._app_name)
-        for name in _PASSED_ON:
-            if name in os.environ:
-                builder = builder.config(f"spark.executorEnv.{name}", os.environ[name])
-        self._session = builder.getOrCreate()
+        """Run the tasks, side by side.
+
+        :raises TasksFailed: Spark gave up on them, or they were cancelled.
+        """
+        self._check_cancelled()
+        session = self._session = self._open_session()
+        # After the session is known to ``cancel``, which either is heard here or cancels what starts below.
+        self._check_cancelled()
+        session.sparkContext.setJobGroup(self._group, self._app_name)
         rows = [(task.to_json(),) for task in tasks]
         # As many slices as tasks: a range is the unit of work, of retry and of fencing.
-        ranges = self._session.sparkContext.parallelize(rows, len(rows)).toDF("task string")
+        ranges = session.sparkContext.parallelize(rows, len(rows)).toDF("task string")
         try:
             outcomes = ranges.mapInArrow(_drain_batches, "outcome string").collect()
         except (PySparkException, Py4JJavaError) as error:
+            self._check_cancelled()
             raise TasksFailed(str(error).strip().splitlines()[0]) from error
         return [RangeOutcome.from_json(row.outcome) for row in outcomes]
 
     def cancel(self, _why: object = None) -> None:
-        """Stop the tasks that run now."""
+        """Stop the tasks that run now, and let none start: whenever this is called, from whichever thread."""
+        self._is_cancelled.set()
         if self._session is not None:
-            self._session.sparkContext.cancelAllJobs()
+            # Not cancelAllJobs, which does nothing to a job that starts a moment later.
+            self._session.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
+
+    def _check_cancelled(self) -> None:
+        if self._is_cancelled.is_set():
+            raise TasksFailed("they were cancelled")
+
+    def _open_session(self) -> SparkSession:
+        builder = SparkSession.builder.appName(self._app_name)
+        for name in _PASSED_ON:
+            if name in os.environ:
+                builder = builder.config(f"spark.executorEnv.{name}", os.environ[name])
+        return builder.getOrCreate()
 
     def close(self) -> None:
         """Stop the session, if it was started."""

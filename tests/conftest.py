@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import subprocess
+import sys
 import uuid
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 from psycopg import sql
 
-from pipestream.local import Stack, load_spec
+from pipestream.local import ServerHandle, Stack, load_spec
+from pipestream.testing.oracle import Rounds
 from pipestream.testing.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -21,6 +26,84 @@ if TYPE_CHECKING:
     from pipestream.settings import Settings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+STACK_FOLDER = REPOSITORY / ".pipestream" / "test"
+SERVERS = ("kafka", "postgres", "s3", "spark-master", "spark-worker-1", "spark-worker-2")
+FETCHING = pytest.StashKey[subprocess.Popen[bytes]]()
+
+
+ROUNDS = pytest.StashKey[Rounds]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Run files that need no servers first and those that need Consul last: they are being built in the meantime."""
+    needs: dict[Path, set[str]] = {}
+    for item in items:
+        needs.setdefault(item.path, set()).update(item.fixturenames, (mark.name for mark in item.iter_markers()))
+    items.sort(key=lambda item: [need in needs[item.path] for need in ("consul", "stack")])
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Begin to fetch the servers. Quick where they are cached; where they are not, minutes of compiling."""
+    needed = any("stack" in item.fixturenames for item in session.items if isinstance(item, pytest.Function))
+    is_first = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"
+    if needed and is_first and not session.config.option.collectonly:
+        STACK_FOLDER.mkdir(parents=True, exist_ok=True)
+        fetch = [sys.executable, "-m", "pipestream.cli.main", "fetch", "--profile", "full"]
+        with (STACK_FOLDER / "fetch.log").open("wb") as log:
+            # The tests come first. If it fails, the fixture that needs the server tries again, and says why.
+            session.config.stash[FETCHING] = subprocess.Popen(
+                ["nice", *fetch], stdout=log, stderr=log, start_new_session=True
+            )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a worker: hand the verdicts on faults to the process that reports."""
+    output = getattr(session.config, "workeroutput", None)
+    rounds = session.config.stash.get(ROUNDS, None)
+    if output is not None and rounds is not None:
+        output["rounds"] = rounds.dump()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """In the process that reports: take over what a worker found."""
+    found = getattr(node, "workeroutput", {}).get("rounds", "[]")
+    node.config.stash.setdefault(ROUNDS, Rounds()).load(found)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    rounds = config.stash.get(ROUNDS, None)
+    if rounds is not None and rounds.verdicts:
+        terminalreporter.section("faults")
+        for line in rounds.table():
+            terminalreporter.write_line(line)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    fetching = config.stash.get(FETCHING, None)
+    if fetching is not None:
+        with suppress(ProcessLookupError):
+            os.killpg(fetching.pid, signal.SIGTERM)
+        fetching.wait()
+    _tell_the_sum_of_faults(config)
+
+
+def _tell_the_sum_of_faults(config: pytest.Config) -> None:
+    """Say it last, below pytest's own last line."""
+    rounds = config.stash.get(ROUNDS, None)
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if rounds is None or not rounds.verdicts or reporter is None:
+        return
+    failed = [each.nodeid for kind in ("failed", "error") for each in reporter.stats.get(kind, ())]
+    # A test that failed before its verdict is in no number above.
+    ending = f"; {len(failed)} tests failed" if failed else ""
+    config.get_terminal_writer().line(rounds.line() + ending)
+
+
+@pytest.fixture(scope="session")
+def rounds(request: pytest.FixtureRequest) -> Rounds:
+    """Where every fault test's verdict goes."""
+    return request.config.stash.setdefault(ROUNDS, Rounds())
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -32,13 +115,20 @@ def _only_our_settings() -> None:
 
 @pytest.fixture(scope="session")
 def stack(_only_our_settings: None) -> Iterator[Stack]:
-    """The full stack: Kafka, PostgreSQL, Consul, S3, Spark; on free ports, in a folder of its own.
+    """The full stack: Kafka, PostgreSQL, S3, Spark and, with ``consul``, Consul; on free ports, in a folder of its own.
 
     Two test runs of one checkout share it, so a test that breaks servers starts them again.
     """
-    spec = load_spec(profile="full", folder=REPOSITORY / ".pipestream" / "test", free_ports=True, durable=False)
-    with Stack(spec).shared(print) as running:
+    spec = load_spec(profile="full", folder=STACK_FOLDER, free_ports=True, durable=False)
+    with Stack(spec).shared(print, names=SERVERS) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def consul(stack: Stack) -> ServerHandle:
+    """The stack's Consul. Apart from the others, because it takes longest to build where there is none."""
+    stack.up(print, names=["consul"])
+    return stack.server("consul")
 
 
 @pytest.fixture(scope="session")

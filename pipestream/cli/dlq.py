@@ -15,13 +15,11 @@ from pipestream.cli.dlq_options import (
     ErrorOption,
     LetterOption,
     NodeOption,
-    SinceOption,
     TopicsOption,
-    UntilOption,
     read_scope,
 )
 from pipestream.cli.dlq_report import show_counts
-from pipestream.cli.options import GraphsOption, JsonOption, examples, read_settings
+from pipestream.cli.options import GraphsOption, JsonOption, SinceOption, UntilOption, examples, read_settings
 from pipestream.cli.output import emit_json, say, show_table
 
 if TYPE_CHECKING:

@@ -14,13 +14,20 @@ from pipestream.cli.dlq_options import (
     LetterOption,
     NodeOption,
     Scope,
-    SinceOption,
     TopicsOption,
-    UntilOption,
     read_scope,
 )
 from pipestream.cli.dlq_report import tell_preview, tell_report
-from pipestream.cli.options import GraphsOption, JsonOption, examples, read_graphs, read_settings, user_name
+from pipestream.cli.options import (
+    GraphsOption,
+    JsonOption,
+    SinceOption,
+    UntilOption,
+    examples,
+    read_graphs,
+    read_settings,
+    user_name,
+)
 from pipestream.cli.output import note
 
 if TYPE_CHECKING:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestream.cli.options import aware, read_graphs
+from pipestream.cli.options import read_graphs
 
 if TYPE_CHECKING:
     from pipestream.dead_letters import Selection
@@ -34,11 +33,6 @@ ErrorOption = Annotated[
     list[str] | None, typer.Option("--error", help="Only errors of this kind, such as ModuleFailed; * and ? match.")
 ]
 DocOption = Annotated[list[str] | None, typer.Option("--doc-id", help="Only this document; may be repeated.")]
-SinceOption = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="Only failures from then on: 2026-01-31T08:00 (UTC), or PT6H for six hours ago."),
-]
-UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Only failures before then.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +53,8 @@ def read_scope(
     node: list[str] | None,
     error: list[str] | None,
     doc_id: list[str] | None,
-    since: str | None,
-    until: str | None,
+    since: datetime | None,
+    until: datetime | None,
 ) -> Scope:
     """Return what the options mean.
 
@@ -76,29 +70,12 @@ def read_scope(
     topics = topic or sorted({each.topic for each in named}) or dead_letter_topics(graphs, settings)
     if not topics:
         raise typer.BadParameter("the graphs have no dead-letter topics; name one with --topic")
-    now = datetime.now(UTC)
     selection = Selection(
         nodes=tuple(node or ()),
         errors=tuple(error or ()),
         doc_ids=tuple(doc_id or ()),
         letters=named,
-        since=_moment(since, "--since", now),
-        until=_moment(until, "--until", now),
+        since=since,
+        until=until,
     )
     return Scope(tuple(dict.fromkeys(topics)), selection, graphs)
-
-
-def _moment(text: str | None, option: str, now: datetime) -> datetime | None:
-    from pipestream.graph.start import parse_start
-
-    if text is None:
-        return None
-    with suppress(ValueError):
-        return aware(datetime.fromisoformat(text))
-    with suppress(ValueError):
-        if moment := parse_start(text).moment(now):
-            return moment
-    raise typer.BadParameter(
-        f"{text!r} is no time: use one such as 2026-01-31T08:00 (UTC unless it says a zone), or PT6H for six hours ago",
-        param_hint=option,
-    )

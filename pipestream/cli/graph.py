@@ -13,7 +13,7 @@ import typer
 
 from pipestream.cli import graph_versions
 from pipestream.cli.options import GraphArgument, JsonOption, examples, read_settings
-from pipestream.cli.output import console, emit_json, say
+from pipestream.cli.output import console, emit_json, note, say
 
 if TYPE_CHECKING:
     from pipestream.graph.load import GraphCheck
@@ -38,13 +38,25 @@ def add_to(app: typer.Typer) -> None:
             "pipestream graph show dags/graphs/sample.yaml --svg sample.svg --mermaid sample.mmd",
         )
     )(show)
-    group.command(epilog=examples("pipestream graph explain dags/graphs/sample.yaml report.html"))(explain)
+    group.command(
+        epilog=examples(
+            "pipestream graph explain dags/graphs/sample.yaml report.html",
+            "pipestream graph explain dags/graphs/sample.yaml report.pb --at parse-markup",
+        )
+    )(explain)
     group.command(
         epilog=examples(
             "pipestream graph export dags/graphs/sample.yaml",
             "pipestream graph export dags/graphs/sample.yaml --format binary --output sample.pb",
         )
     )(export)
+    group.command(
+        name="import",
+        epilog=examples(
+            "pipestream graph import sample.pb --output dags/graphs/sample.yaml",
+            "pipestream graph import sample.json",
+        ),
+    )(import_message)
     group.command(epilog=examples("pipestream graph schema > graph.schema.json"))(schema)
     graph_versions.add_to(group)
     app.add_typer(group, name="graph", help="Check, draw, explain and apply graphs.")
@@ -109,7 +121,11 @@ def explain(
     at: Annotated[str, typer.Option(metavar="NODE", help="Start at this node, not at the graph's entries.")] = "",
     json: JsonOption = False,
 ) -> None:
-    """Tell which way one document would take through a graph, and why, without running anything."""
+    """Tell which way one document would take through a graph, and why, without running anything.
+
+    Modules are not run, so every condition sees the document as it is before any of them. To see the way behind a
+    module, give a document as the module leaves it, and with --at the node that it goes to.
+    """
     from pipestream.errors import SettingsInvalid
     from pipestream.graph.load import load_graph
     from pipestream.routing.explain import explain as explain_route
@@ -124,6 +140,8 @@ def explain(
     else:
         for line in explanation.render():
             say(line)
+        if not at and any(step.module for step in explanation.steps):
+            note("to see the way behind a module: pipestream graph explain FILE DOCUMENT.pb --at NODE")
 
 
 def export(
@@ -144,6 +162,28 @@ def export(
     else:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
+
+
+def import_message(
+    file: Annotated[Path, typer.Argument(help="A PipelineGraph message: JSON, or binary protobuf.")],
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to a file, not to stdout.")] = None,
+) -> None:
+    """Write the graph file of the wire's PipelineGraph message, as `graph export` or another program made it."""
+    from pipestream.errors import SettingsInvalid
+    from pipestream.graph.proto import from_binary, from_json
+    from pipestream.graph.write import to_yaml
+
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise SettingsInvalid(f"{file} cannot be read: {error.strerror}") from error
+    # No message in binary begins with a brace: that would be the 15th field, which a graph does not have as a group.
+    read = from_json if file.suffix == ".json" or data.startswith(b"{") else from_binary
+    text = to_yaml(read(data, source=str(file), cel_engine=read_settings().cel_engine))
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        _write(output, text.encode())
 
 
 def schema() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pipestream.cli.options import JsonOption, examples, read_settings
+from pipestream.cli.options import JsonOption, examples, read_graphs, read_settings
 from pipestream.cli.output import emit_json, say, show_table
 
 if TYPE_CHECKING:
@@ -52,11 +52,20 @@ def list_leases(
     from pipestream.leases import open_lease_store
 
     settings = read_settings()
+    has_leases = settings.leases != "none"
     with closing(open_lease_store(settings)) as store:
+        if not has_leases:
+            store.register(_topics_of_folder(settings))  # this store has forgotten what was applied
         rows = [_row(store, assignment) for assignment in store.assignments(topic)]
     if json:
-        emit_json({"store": settings.leases, "slots": rows})
-    elif not rows:
+        emit_json({"store": settings.leases, "replicas_apply": has_leases, "slots": rows})
+        return
+    if not has_leases:
+        say(
+            "No leases (PIPESTREAM_LEASES is none): replicas do not apply. Every run drains all partitions of its "
+            "topic, and as many drains run as are started; each record still comes out exactly once."
+        )
+    if not rows:
         say(f"no topics are registered in the {settings.leases} lease store; `pipestream graph apply` registers them")
     else:
         show_table(
@@ -64,7 +73,7 @@ def list_leases(
             [
                 [
                     row["topic"],
-                    f"{'started' if row['started'] else 'stopped'} x {row['replicas']}",
+                    f"{'started' if row['started'] else 'stopped'} x {row['replicas'] if has_leases else '-'}",
                     row["slot"],
                     row["holder"] or "free",
                     row["until"],
@@ -123,7 +132,8 @@ def set_desired(
         emit_json(changed[0] if topic else changed)
         return
     for each in changed:
-        say(f"{each['topic']}: {'started' if each['started'] else 'stopped'}, {each['replicas']} replicas")
+        replicas_ = "1 replica" if each["replicas"] == 1 else f"{each['replicas']} replicas"
+        say(f"{each['topic']}: {'started' if each['started'] else 'stopped'}, {replicas_}")
 
 
 def _topics_of(settings: Settings, graph: Path | None) -> list[str]:
@@ -132,6 +142,12 @@ def _topics_of(settings: Settings, graph: Path | None) -> list[str]:
 
     assert graph is not None
     return leased_topics(load_graph(graph, cel_engine=settings.cel_engine))
+
+
+def _topics_of_folder(settings: Settings) -> list[str]:
+    from pipestream.topics.required import leased_topics
+
+    return sorted({topic for graph in read_graphs(settings, None) for topic in leased_topics(graph)})
 
 
 def _row(store: LeaseStore, assignment: Assignment) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipestream.cli.options import GraphsOption, JsonOption, TopicOption, examples, read_graphs, read_settings
-from pipestream.cli.output import emit_json, say, show_table
+from pipestream.cli.output import emit_json, note, say, show_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pipestream.drain.audit import TopicAudit
-    from pipestream.ledger import Entry, Plan
+    from pipestream.ledger import Entry, Ledger, Plan
 
 LaneOption = Annotated[
     str | None, typer.Option(help="Only this lane: a graph's id, or GRAPH@BACKFILL for one of its backfills.")
@@ -44,15 +44,16 @@ def add_to(app: typer.Typer) -> None:
             "pipestream ledger rebaseline -g dags/graphs/sample.yaml -t intake.sample-files --offset 0:1200 --yes",
         )
     )(rebaseline)
+    group.command(epilog=examples("pipestream ledger upkeep", "pipestream ledger upkeep --retention-hours 720 --json"))(
+        upkeep
+    )
     app.add_typer(group, name="ledger", help="Show the ledger: heads, entries, plans, and whether it is complete.")
 
 
 def heads(topic: TopicOption = None, lane: LaneOption = None, json: JsonOption = False) -> None:
     """Show how far each partition of each topic is drained."""
-    from pipestream.ledger import Ledger
-
-    ledger = Ledger(read_settings())
-    known = sorted({(e.lane, e.range.topic, e.range.partition) for e in ledger.entries(lane=lane, topic=topic)})
+    ledger = _open_ledger()
+    known = ledger.partitions(lane=lane, topic=topic)
     rows = []
     for found_lane, found_topic in sorted({(key[0], key[1]) for key in known}):
         partitions = [key[2] for key in known if key[:2] == (found_lane, found_topic)]
@@ -74,9 +75,7 @@ def entries(
     json: JsonOption = False,
 ) -> None:
     """Show the ranges that are done, newest first: who did them and what became of their records."""
-    from pipestream.ledger import Ledger
-
-    found = Ledger(read_settings()).entries(topic=topic, run_id=run, lane=lane)
+    found = _open_ledger().entries(topic=topic, run_id=run, lane=lane)
     newest = sorted(found, key=lambda e: (e.entered_at, e.range), reverse=True)[: limit or None]
     if json:
         emit_json([entry_values(entry) for entry in newest])
@@ -114,9 +113,7 @@ def plans(
     json: JsonOption = False,
 ) -> None:
     """Show what runs set out to drain, newest first. A plan without entries was given up, or is under way."""
-    from pipestream.ledger import Ledger
-
-    found = Ledger(read_settings()).plans(topic=topic, run_id=run, lane=lane)
+    found = _open_ledger().plans(topic=topic, run_id=run, lane=lane)
     newest = sorted(found, key=lambda p: (p.planned_at, p.plan_id), reverse=True)[: limit or None]
     if json:
         emit_json([plan_values(plan) for plan in newest])
@@ -155,6 +152,7 @@ def check(graph: GraphsOption = None, topic: TopicOption = None, json: JsonOptio
     from pipestream.ledger.check import FaultKind
 
     settings = read_settings()
+    note(f"ledger {settings.ledger_uri}")
     audits = [
         (each.graph_id, audit)
         for each in read_graphs(settings, graph)
@@ -176,6 +174,39 @@ def check(graph: GraphsOption = None, topic: TopicOption = None, json: JsonOptio
         say(f"ledger {'INCOMPLETE' if faults else 'complete'}", style="red" if faults else "green")
     if faults:
         raise typer.Exit(1 if all(fault.kind is FaultKind.WAITING for fault in faults) else 2)
+
+
+def upkeep(
+    retention_hours: Annotated[
+        int, typer.Option(help="Keep files this long after the last version that needs them; at least 168.")
+    ] = 168,
+    json: JsonOption = False,
+) -> None:
+    """Keep the ledger quick: join small files, delete old ones, write a checkpoint. Runs may go on meanwhile."""
+    from pipestream.ledger.upkeep import tidy
+
+    ledger = _open_ledger()
+    done = [tidy(name, table, retention_hours) for name, table in ledger.delta_tables().items()]
+    if json:
+        emit_json(done)
+        return
+    if not done:
+        say("the ledger has no tables yet")
+        return
+    show_table(
+        ["table", "files joined", "into", "kept for (h)", "version"],
+        [[each.table, each.files_joined, each.files_made, each.retention_hours, each.version] for each in done],
+        numbers=["files joined", "into", "kept for (h)", "version"],
+    )
+
+
+def _open_ledger() -> Ledger:
+    """Return the ledger of the settings, and say which it is: an empty one may simply be the wrong one."""
+    from pipestream.ledger import Ledger
+
+    ledger = Ledger(read_settings())
+    note(f"ledger {ledger.root}")
+    return ledger
 
 
 def entry_values(entry: Entry) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Ends with 0 (done), 1 (failed, and the same command may succeed later), 2 (faile
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -14,11 +15,34 @@ from typing import Annotated
 import typer
 
 from pipestream import __version__
-from pipestream.cli import demo, dlq, drain, graph, ingest, leases, ledger, settings, stack, topics
+from pipestream.cli import (
+    airflow,
+    backfill,
+    demo,
+    dlq,
+    drain,
+    graph,
+    ingest,
+    leases,
+    ledger,
+    samples,
+    settings,
+    stack,
+    topics,
+)
 from pipestream.cli.output import console
-from pipestream.errors import PipestreamError, TransientError
+from pipestream.errors import (
+    BrokerUnavailable,
+    CatalogueUnavailable,
+    LeaseStoreUnavailable,
+    PipestreamError,
+)
 
-INTERRUPTED = 130
+_SERVER_SETTINGS: dict[type[PipestreamError], str] = {
+    BrokerUnavailable: "KAFKA_BOOTSTRAP",
+    CatalogueUnavailable: "POSTGRES_DSN",
+    LeaseStoreUnavailable: "CONSUL_ADDRESS",
+}
 
 app = typer.Typer(
     name="pipestream",
@@ -28,7 +52,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for part in (demo, stack, graph, ingest, drain, dlq, ledger, leases, topics, settings):
+for part in (demo, stack, airflow, graph, samples, ingest, drain, backfill, dlq, ledger, leases, topics, settings):
     part.add_to(app)
 
 
@@ -62,13 +86,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def explain(error: PipestreamError) -> int:
     """Tell an error on stderr, and return the exit code it deserves."""
-    transient = bool(getattr(error, "transient", isinstance(error, TransientError)))
     target = console(stderr=True)
     target.print("error:", style="bold red", end=" ")
     target.print(str(error), style="red", markup=False)
-    if transient:
+    if hint := _server_hint(error):
+        target.print(hint, style="yellow", markup=False)
+    elif error.transient:
         target.print("This may pass: the same command can be tried again.", style="yellow")
-    return 1 if transient else 2
+    return 1 if error.transient else 2
+
+
+def _server_hint(error: PipestreamError) -> str:
+    """Return what to do about a server that does not answer, unless somebody has said where it is."""
+    from pipestream.settings import CONFIG_VARIABLE, ENV_PREFIX, STACK_FOLDER
+
+    variable = next((ENV_PREFIX + name for kind, name in _SERVER_SETTINGS.items() if isinstance(error, kind)), "")
+    if not variable or variable in os.environ or CONFIG_VARIABLE in os.environ:
+        return ""
+    stack_file = STACK_FOLDER / "stack.toml"
+    if stack_file.is_file():
+        return f"{stack_file} says so, which `pipestream up` wrote: `pipestream status` shows whether that stack runs."
+    return (
+        f"There is no {stack_file} below this folder, so the default address was tried: run `pipestream up`, or set "
+        f"{variable} (or {CONFIG_VARIABLE}, to name a file of settings)."
+    )
 
 
 if __name__ == "__main__":

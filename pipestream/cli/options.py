@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +23,37 @@ GraphsOption = Annotated[
 ]
 GraphArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The graph's YAML file.")]
 TopicOption = Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.")]
+
+
+def parse_moment(text: str) -> datetime:
+    """Read a time of the command line: ISO 8601, UTC unless it says a zone, or a duration back from now.
+
+    :raises typer.BadParameter: it is neither.
+    """
+    from pipestream.graph.start import parse_start
+
+    with suppress(ValueError):
+        found = datetime.fromisoformat(text)
+        return found if found.tzinfo else found.replace(tzinfo=UTC)
+    with suppress(ValueError):
+        if found_ago := parse_start(text).moment(datetime.now(UTC)):
+            return found_ago
+    raise typer.BadParameter(
+        f"{text!r} is no time: use one such as 2026-01-31T08:00 (UTC unless it says a zone), or PT6H for six hours ago"
+    )
+
+
+SinceOption = Annotated[
+    datetime | None,
+    typer.Option(
+        metavar="TIME",
+        parser=parse_moment,
+        help="From then on: 2026-01-31T08:00 (UTC, unless it says a zone), or PT6H for six hours ago.",
+    ),
+]
+UntilOption = Annotated[
+    datetime | None, typer.Option(metavar="TIME", parser=parse_moment, help="Before then, said in the same ways.")
+]
 
 
 def examples(*lines: str) -> str:
@@ -47,11 +79,6 @@ def read_graphs(settings: Settings, files: list[Path] | None) -> list[Graph]:
     if files:
         return [load_graph(file, cel_engine=settings.cel_engine) for file in files]
     return load_graphs(settings.graphs_folder, cel_engine=settings.cel_engine)
-
-
-def aware(moment: datetime | None) -> datetime | None:
-    """Return a time from the command line with its zone, which is UTC unless given."""
-    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def user_name() -> str:

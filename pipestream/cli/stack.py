@@ -1,4 +1,4 @@
-"""``pipestream up``, ``down`` and ``status``: the local stack."""
+"""``pipestream up``, ``down``, ``status`` and ``fetch``: the local stack."""
 
 from __future__ import annotations
 
@@ -30,13 +30,17 @@ def add_to(app: typer.Typer) -> None:
     )
     app.command(epilog=examples("pipestream down", "pipestream down --json"))(down)
     app.command(epilog=examples("pipestream status", "pipestream status --json"))(status)
+    app.command(epilog=examples("pipestream fetch", "pipestream fetch --profile full"))(fetch)
+
+
+ProfileOption = Annotated[
+    Profile | None,
+    typer.Option(help="embedded: Kafka, PostgreSQL and folders; full: Consul, S3 and Spark besides."),
+]
 
 
 def up(
-    profile: Annotated[
-        Profile | None,
-        typer.Option(help="embedded: Kafka, PostgreSQL and folders; full: Consul, S3 and Spark besides."),
-    ] = None,
+    profile: ProfileOption = None,
     airflow: Annotated[bool, typer.Option(help="Start Airflow with its web pages as well.")] = True,
     json: JsonOption = False,
 ) -> None:
@@ -46,6 +50,7 @@ def up(
     run in this folder then find the stack by themselves.
     """
     from pipestream.local import Stack, load_spec
+    from pipestream.settings import CONFIG_VARIABLE, STACK_FOLDER
 
     stack = Stack(load_spec(profile=profile.value if profile else None, airflow=airflow))
     started = stack.up(note)
@@ -59,6 +64,8 @@ def up(
         passwords = stack.spec.folder / "airflow" / "passwords.json"
         say(f"Airflow: {_address(servers, 'airflow')}  user {user}, password in {passwords}")
     say(f"Settings: {stack.config_file}")
+    if stack.config_file != (STACK_FOLDER / "stack.toml").absolute():
+        say(f"Other commands look elsewhere, unless told: export {CONFIG_VARIABLE}={stack.config_file}")
     say("Stop it with: pipestream down")
 
 
@@ -83,6 +90,17 @@ def status(json: JsonOption = False) -> None:
         _show(servers)
     if any(server.state != "running" for server in servers):
         raise typer.Exit(1)
+
+
+def fetch(profile: ProfileOption = None) -> None:
+    """Get the servers' programs into the user's cache, and start nothing.
+
+    For images and for work without a network: the first up is then as quick as the second.
+    """
+    from pipestream.local import Stack, load_spec
+
+    names = Stack(load_spec(profile=profile.value if profile else None)).fetch(note)
+    say(f"ready to start: {', '.join(names)}")
 
 
 def _stack_values(stack: Stack, servers: list[ServerStatus]) -> dict[str, object]:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipestream.errors import PipestreamError, TerminalError, TransientError
+from pipestream.graph.write import to_yaml
 from pipestream.local.jars import pyspark_home
 from pipestream.local.java import find_java_home
 from pipestream.settings import CONFIG_VARIABLE, config_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from pipestream.drain.model import DrainRequest
     from pipestream.settings import Settings
 
 _STOP_TIMEOUT_S = 30.0
@@ -26,16 +26,18 @@ _STOP_TIMEOUT_S = 30.0
 _STDERR = 2
 
 
-def submit_drain(settings: Settings, arguments: Sequence[str]) -> dict[str, Any]:
+def submit_drain(settings: Settings, request: DrainRequest) -> dict[str, Any]:
     """Run the drain job over Spark, its log on stderr, and return its report.
 
-    :param arguments: those of the job.
     :raises TransientError: it failed, and the same run may be tried again.
     :raises TerminalError: it failed for good, or could not be started.
     """
     with tempfile.TemporaryDirectory(prefix="pipestream-drain-") as folder:
-        outcome_file = Path(folder) / "outcome.json"
-        code = _run([*_submit_command(settings, Path(folder)), *arguments, "--outcome", str(outcome_file)])
+        # The graph as it is, which is no file's if it is an older version, or was chosen from a folder.
+        graph_file, outcome_file = Path(folder) / "graph.yaml", Path(folder) / "outcome.json"
+        graph_file.write_text(to_yaml(request.graph))
+        places = ["--graph", str(graph_file), "--outcome", str(outcome_file)]
+        code = _run([*_submit_command(settings, Path(folder)), *places, *job_arguments(request)])
         if not outcome_file.is_file():
             raise TransientError(f"the Spark job ended with {code} without saying how; its log is above")
         outcome: dict[str, Any] = json.loads(outcome_file.read_text())
@@ -43,6 +45,24 @@ def submit_drain(settings: Settings, arguments: Sequence[str]) -> dict[str, Any]
         kind: type[PipestreamError] = TransientError if outcome["transient"] else TerminalError
         raise kind(outcome["error"])
     return outcome
+
+
+def job_arguments(request: DrainRequest) -> list[str]:
+    """Return a request as the job's command line says it, all but the graph."""
+    arguments = ["--topic", request.topic, "--run-id", request.run_id, "--budget", str(request.budget)]
+    arguments += ["--accept-failures"] if request.accept_failures else []
+    arguments += ["--start-at", request.start_at] if request.start_at else []
+    wanted = request.backfill
+    if wanted is None:
+        return arguments
+    arguments += ["--backfill-id", wanted.backfill_id]
+    arguments += ["--since", wanted.since.isoformat()] if wanted.since else []
+    arguments += ["--until", wanted.until.isoformat()] if wanted.until else []
+    if wanted.offsets:
+        arguments += ["--offsets", *(f"{p}:{start}-{end}" for p, (start, end) in wanted.offsets.items())]
+    for doc_id in wanted.doc_ids:
+        arguments += ["--doc-id", doc_id]
+    return arguments
 
 
 def _submit_command(settings: Settings, scratch: Path) -> list[str]:

@@ -46,8 +46,8 @@ class FolderConnector:
     max_bytes: int = MAX_FILE_BYTES
 
     @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> FolderConnector:
-        """Make a connector from what a graph says.
+    def from_options(cls, options: Mapping[str, Any], sources_folder: Path) -> FolderConnector:
+        """Make a connector from what a graph says; a relative path starts from ``sources_folder``.
 
         :raises SettingsInvalid: an option is missing, unknown or of the wrong type.
         """
@@ -61,7 +61,7 @@ class FolderConnector:
                 raise SettingsInvalid(f"folder connector: {name} must be {expected[name].__name__}, not {value!r}")
         if not options.get("path"):
             raise SettingsInvalid("folder connector: path is missing; name the folder of the documents")
-        return cls(**{**options, "path": Path(options["path"])})
+        return cls(**{**options, "path": sources_folder / options["path"]})
 
     def documents(self) -> Iterator[PipeDoc | Unreadable]:
         root = self.path.resolve()

@@ -63,7 +63,7 @@ def ingest(
             raise SettingsInvalid(
                 f"datasource {datasource.datasource_id} has no connector; add one to the graph, or name a folder"
             )
-        connector = make_connector(datasource.connector)
+        connector = make_connector(datasource.connector, settings.sources_folder)
     report = IngestReport(datasource.datasource_id)
     with Repository(settings) as repository:
         report.published = repository.publish_pending(datasource)

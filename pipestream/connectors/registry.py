@@ -9,20 +9,22 @@ from pipestream.errors import SettingsInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
     from typing import Any
 
     from pipestream.connectors.model import Connector
     from pipestream.graph.model import Connector as ConnectorSpec
 
-KINDS: Mapping[str, Callable[[Mapping[str, Any]], Connector]] = {"folder": FolderConnector.from_options}
+KINDS: Mapping[str, Callable[[Mapping[str, Any], Path], Connector]] = {"folder": FolderConnector.from_options}
 
 
-def make_connector(spec: ConnectorSpec) -> Connector:
+def make_connector(spec: ConnectorSpec, sources_folder: Path) -> Connector:
     """Return the connector that a datasource of the graph asks for.
 
+    :param sources_folder: what a relative path starts from, whichever folder the process runs in.
     :raises SettingsInvalid: there is no such kind, or its options cannot be used.
     """
     make = KINDS.get(spec.kind)
     if make is None:
         raise SettingsInvalid(f"there is no connector {spec.kind!r}; there are: {', '.join(sorted(KINDS))}")
-    return make(spec.options)
+    return make(spec.options, sources_folder)

@@ -31,16 +31,13 @@ from pipestream.dead_letters.decisions import (
     PlannedTwice,
 )
 from pipestream.dead_letters.destinations import Destinations, NoWayBack
-from pipestream.dead_letters.log import DecisionLog
+from pipestream.dead_letters.kafka import KafkaLetterBroker, LetterBroker
 from pipestream.dead_letters.model import State, read_letter
-from pipestream.drain.broker import Broker
-from pipestream.drain.reader import RangeReader
 from pipestream.drain.records import InputRecord, OutputRecord
-from pipestream.drain.writer import Progress, TransactionalWriter
+from pipestream.drain.writer import Progress
 from pipestream.graph.model import Graph
 from pipestream.offsets.ranges import OffsetRange
 from pipestream.settings import Settings
-from pipestream.topics.admin import TopicAdmin
 
 log = logging.getLogger(__name__)
 
@@ -48,39 +45,44 @@ log = logging.getLogger(__name__)
 _MOST_CHUNK_RECORDS = 10_000
 
 
-def run_action(request: ActionRequest, settings: Settings, graphs: Sequence[Graph] = ()) -> ActionReport:
+def run_action(
+    request: ActionRequest, settings: Settings, graphs: Sequence[Graph] = (), *, broker: LetterBroker | None = None
+) -> ActionReport:
     """Plan an action, or take up its plan, and carry it out.
 
     :param graphs: those whose letters are replayed, to find the way back.
+    :param broker: another to act on than the one of the settings; a model of one, in tests.
     :raises ActionConflict: the id was used for another action.
     :raises PlannedTwice: another process planned under the same id at the same moment, and came first.
     :raises LeaseLost: another action has taken over a partition; this one may be repeated under its id.
     """
-    decision_log = DecisionLog(settings)
-    decision_log.ensure()
-    plan = _take_up(request, decision_log, settings)
-    return _carry_out(plan, decision_log, settings, graphs)
+    broker = broker or KafkaLetterBroker(settings)
+    broker.log.ensure()
+    plan = _take_up(request, broker, settings)
+    return _carry_out(plan, broker, settings, graphs)
 
 
-def resume_action(action_id: str, settings: Settings, graphs: Sequence[Graph] = ()) -> ActionReport:
+def resume_action(
+    action_id: str, settings: Settings, graphs: Sequence[Graph] = (), *, broker: LetterBroker | None = None
+) -> ActionReport:
     """Carry out what is left of an action that was planned before.
 
     :raises ActionConflict: no action has this id.
     """
-    decision_log = DecisionLog(settings)
-    plan = decision_log.read().plans.get(action_id)
+    broker = broker or KafkaLetterBroker(settings)
+    plan = broker.log.read().plans.get(action_id)
     if plan is None:
         raise ActionConflict(f"no action on dead letters has the id {action_id}; `pipestream dlq history` shows them")
-    return _carry_out(plan, decision_log, settings, graphs)
+    return _carry_out(plan, broker, settings, graphs)
 
 
-def _take_up(request: ActionRequest, decision_log: DecisionLog, settings: Settings) -> ActionPlan:
+def _take_up(request: ActionRequest, broker: LetterBroker, settings: Settings) -> ActionPlan:
     # Not the settled state: it would wait for a transaction that a dead action left open, and that is only
     # aborted when its producer is fenced, further on. A plan that is missed here is found there.
-    plan = decision_log.read().plans.get(request.action_id)
+    plan = broker.log.read().plans.get(request.action_id)
     if plan is None:
-        plan = make_plan(request, settings)
-        decision_log.write_plan(plan)
+        plan = make_plan(request, settings, broker)
+        broker.log.write_plan(plan)
     asked = (request.act, request.topics, request.selection, request.limit, request.max_replays)
     if asked != (plan.act, plan.topics, plan.selection, plan.limit, plan.max_replays):
         raise ActionConflict(
@@ -91,12 +93,12 @@ def _take_up(request: ActionRequest, decision_log: DecisionLog, settings: Settin
     return plan
 
 
-def make_plan(request: ActionRequest, settings: Settings) -> ActionPlan:
+def make_plan(request: ActionRequest, settings: Settings, broker: LetterBroker | None = None) -> ActionPlan:
     """Return the plan to act on the letters that are there now. It counts only once it is in the log.
 
     :raises TopicMissing: one of the topics is not there.
     """
-    broker = Broker(settings)
+    broker = broker or KafkaLetterBroker(settings)
     ranges = []
     for topic in request.topics:
         identity = broker.identify(topic)
@@ -106,13 +108,11 @@ def make_plan(request: ActionRequest, settings: Settings) -> ActionPlan:
     return request.plan(ranges)
 
 
-def _carry_out(
-    plan: ActionPlan, decision_log: DecisionLog, settings: Settings, graphs: Sequence[Graph]
-) -> ActionReport:
-    action = _Action(plan, decision_log, settings, Destinations(graphs, TopicAdmin(settings).existing()))
-    for planned in decision_log.read().remaining(plan):
+def _carry_out(plan: ActionPlan, broker: LetterBroker, settings: Settings, graphs: Sequence[Graph]) -> ActionReport:
+    action = _Action(plan, broker, settings, Destinations(graphs, broker.topics()))
+    for planned in broker.log.read().remaining(plan):
         action.run(planned)
-    decided = decision_log.read_settled().decided_by(plan.action_id)
+    decided = broker.log.read_settled().decided_by(plan.action_id)
     return ActionReport(
         action_id=plan.action_id,
         act=plan.act,
@@ -127,24 +127,21 @@ def _carry_out(
 class _Action:
     """One try of an action."""
 
-    def __init__(
-        self, plan: ActionPlan, decision_log: DecisionLog, settings: Settings, destinations: Destinations
-    ) -> None:
+    def __init__(self, plan: ActionPlan, broker: LetterBroker, settings: Settings, destinations: Destinations) -> None:
         self.plan = plan
         self.settings = settings
         self.had_work = False
         self.decided = 0
         self.sent: Counter[str] = Counter()
         self.left_open: Counter[str] = Counter()
-        self._log = decision_log
-        self._broker = Broker(settings)
+        self._broker = broker
         self._destinations = destinations
 
     def run(self, planned: PlannedRange) -> None:
         """Decide about the letters of one partition."""
         transactional_id = f"pipestream.dlq/{planned.topic}/{planned.partition}"
-        with TransactionalWriter(self.settings, [transactional_id], planned.topic) as writer:
-            decisions = self._log.read_settled()
+        with self._broker.start_writer(transactional_id, planned.topic) as writer:
+            decisions = self._broker.log.read_settled()
             if decisions.plans[self.plan.action_id] != self.plan:
                 raise PlannedTwice(self.plan.action_id)
             start = self._start(planned, decisions)
@@ -152,7 +149,7 @@ class _Action:
                 return
             self.had_work = True
             left = OffsetRange(planned.topic, planned.partition, start, planned.end)
-            with RangeReader(self.settings, f"pipestream.dlq.{self.plan.action_id}", left) as reader:
+            with self._broker.open_reader(f"pipestream.dlq.{self.plan.action_id}", left) as reader:
                 size = min(self.settings.chunk_records, _MOST_CHUNK_RECORDS)
                 budget = self._budget(decisions)
                 for records, end in reader.chunks(start, size):

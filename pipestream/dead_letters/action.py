@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pipestream.dead_letters.decisions import DEFAULT_MAX_REPLAYS, Act, ActionPlan, PlannedRange
 from pipestream.dead_letters.model import DeadLetter, State
 from pipestream.dead_letters.selection import EVERYTHING, Selection
-from pipestream.drain.dead_letters import FIRST_FAILED_AT, OWN, REPLAYS, original_headers
+from pipestream.drain.dead_letters import FIRST_FAILED_AT, FOR_GRAPH, OWN, REPLAYS, original_headers
 from pipestream.drain.records import OutputRecord
 from pipestream.ids import check_key_part
 
@@ -75,6 +75,8 @@ def replay_record(letter: DeadLetter, topic: str, action_id: str) -> OutputRecor
         OWN + "letter": str(letter.letter_id),
         OWN + "replay": action_id,
     }
+    if letter.graph_id:
+        marks[FOR_GRAPH] = letter.graph_id
     headers = (*original_headers(letter.record.headers), *((name, text.encode()) for name, text in marks.items()))
     return OutputRecord(topic, letter.record.key, letter.record.value, headers)
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipestream.connectors.folder import FolderConnector
 from pipestream.connectors.ingest import ingest
 from pipestream.demo.dag_run import TaskEvent, run_dag
 from pipestream.demo.reading import read_dead_letters, read_topic
@@ -24,7 +23,8 @@ from pipestream.graph.versions import GraphVersions
 from pipestream.leases import open_lease_store
 from pipestream.local import Stack, load_spec
 from pipestream.local.airflow import REPOSITORY
-from pipestream.samples.generate import write_sample_documents
+from pipestream.samples.generate import SAMPLES, write_sample_documents
+from pipestream.settings import load_settings
 from pipestream.topics.apply import apply_graph
 from pipestream.topics.names import node_topic
 
@@ -68,7 +68,7 @@ def run_demo(tell: Tell, *, documents: int = 240, keep: bool = False) -> DemoRes
         _clear(stack, tell)
         with _running(stack, tell, keep=keep):
             settings = stack.settings()
-            taken_in = _bring_in(graph, settings, folder / "samples", documents, tell)
+            taken_in = _bring_in(graph, settings, documents, tell)
             _run_graph(graph, stack, tell)
             tell("counting what came out, in the ledger and in the topics")
             audits = audit_graph(settings, graph)
@@ -101,7 +101,7 @@ def _forget_settings() -> None:
 def _load_sample_graph() -> Graph:
     if not GRAPH_FILE.is_file():
         raise StackError(f"{GRAPH_FILE} is missing; run the demo in a checkout of the project that has it")
-    return load_graph(GRAPH_FILE, check_modules=True)
+    return load_graph(GRAPH_FILE, cel_engine=load_settings().cel_engine, check_modules=True)
 
 
 @contextmanager
@@ -138,16 +138,16 @@ def _running(stack: Stack, tell: Tell, *, keep: bool) -> Iterator[None]:
         raise
 
 
-def _bring_in(graph: Graph, settings: Settings, folder: Path, documents: int, tell: Tell) -> int:
+def _bring_in(graph: Graph, settings: Settings, documents: int, tell: Tell) -> int:
     """Apply the graph and ingest the sample documents; return how many went in."""
     with closing(GraphVersions(settings)) as versions, closing(open_lease_store(settings)) as leases:
         applied = apply_graph(graph, settings, leases, versions, applied_by="demo")
     tell(f"applied graph {graph.graph_id}: {len(applied.created)} topics created")
-    samples = write_sample_documents(folder, documents)
+    samples = write_sample_documents(settings.sources_folder / SAMPLES, documents)
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(samples.by_kind.items()))
     tell(f"wrote {samples.documents} sample documents: {kinds}; {samples.broken} of them are broken")
     source = graph.datasources[0]
-    report = ingest(settings, source, FolderConnector(folder))
+    report = ingest(settings, source)
     if report.failed:
         raise StackError(f"{report.failed[0].source} could not be read: {report.failed[0].reason}")
     tell(f"ingested {report.published} documents into intake.{source.datasource_id}")

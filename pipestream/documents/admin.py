@@ -17,21 +17,29 @@ if TYPE_CHECKING:
 _HERE_ALREADY = {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}
 
 
-def ensure_bucket(settings: Settings) -> bool:
-    """Make the bucket of ``settings.store_uri`` if it is not there; say whether it was made.
+def ensure_buckets(settings: Settings) -> list[str]:
+    """Make the buckets of the object store and of the ledger where they are missing; return those that were made.
 
-    A store in a folder needs none.
+    What lies in a folder needs none.
 
     :raises StoreUnavailable: the server did not answer, or does not let us.
     """
-    if not settings.store_uri.startswith("s3://"):
-        return False
-    bucket, _ = split_bucket(settings.store_uri)
+    addresses = [uri for uri in (settings.store_uri, settings.ledger_uri) if uri.startswith("s3://")]
+    buckets = dict.fromkeys(split_bucket(uri)[0] for uri in addresses)
+    if not buckets:
+        return []
+    client = _client(settings)
+    try:
+        return [bucket for bucket in buckets if _make(client, bucket, settings)]
+    finally:
+        client.close()
+
+
+def _make(client: Any, bucket: str, settings: Settings) -> bool:
     options: dict[str, Any] = {"Bucket": bucket}
     if settings.s3_endpoint is None and settings.s3_region != "us-east-1":
         # AWS makes buckets in us-east-1 unless told; other servers know no regions.
         options["CreateBucketConfiguration"] = {"LocationConstraint": settings.s3_region}
-    client = _client(settings)
     try:
         if _exists(client, bucket):
             return False
@@ -42,8 +50,6 @@ def ensure_bucket(settings: Settings) -> bool:
         raise StoreUnavailable(f"bucket {bucket} cannot be made: {error}") from error
     except BotoCoreError as error:
         raise StoreUnavailable(f"bucket {bucket} cannot be made: {error}") from error
-    finally:
-        client.close()
     return True
 
 

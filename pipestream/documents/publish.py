@@ -34,6 +34,7 @@ class IntakePublisher:
 
     def __init__(self, settings: Settings) -> None:
         self._timeout_s = settings.kafka_timeout_s
+        self._address = settings.kafka_bootstrap
         common: dict[str, str | int | float | bool] = {
             "bootstrap.servers": settings.kafka_bootstrap,
             "log_level": 2,
@@ -74,7 +75,7 @@ class IntakePublisher:
             described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout_s)
             described[topic].result()
         except KafkaException as error:
-            raise _translate(error.args[0], topic) from error
+            raise self._translate(error.args[0], topic) from error
 
     def publish(
         self, rows: Sequence[Catalogued], datasource: Datasource
@@ -93,10 +94,12 @@ class IntakePublisher:
         except KafkaException as error:
             errors.append(error.args[0])
         if errors:
-            return confirmed, _translate(errors[0], topic)
+            return confirmed, self._translate(errors[0], topic)
         if len(confirmed) < len(rows):
             missing = len(rows) - len(confirmed)
-            return confirmed, BrokerUnavailable(f"{topic}: {missing} references were not confirmed in time")
+            return confirmed, BrokerUnavailable(
+                f"Kafka at {self._address} did not confirm {missing} references to {topic} in {self._timeout_s + 5:g} s"
+            )
         return confirmed, None
 
     def _send(
@@ -127,6 +130,11 @@ class IntakePublisher:
                 self._producer.poll(0)
                 return
 
+    def _translate(self, error: KafkaError, topic: str) -> TopicMissing | BrokerUnavailable:
+        if error.code() in _TOPIC_GONE:
+            return TopicMissing(topic)
+        return BrokerUnavailable(f"Kafka at {self._address} does not answer for {topic}: {error.str()}")
+
     def close(self) -> None:
         """Drop what is not sent: the catalogue knows it as pending."""
         self._producer.purge()
@@ -145,9 +153,3 @@ def intake_stream(row: Catalogued, datasource: Datasource) -> PipeStream:
         metadata.created_at.FromDatetime(row.updated_at)
     reference = DocumentReference(doc_id=row.doc_id, account_id=row.account_id, object_key=row.object_key)
     return PipeStream(metadata=metadata, document_ref=reference)
-
-
-def _translate(error: KafkaError, topic: str) -> TopicMissing | BrokerUnavailable:
-    if error.code() in _TOPIC_GONE:
-        return TopicMissing(topic)
-    return BrokerUnavailable(f"{topic}: {error.str()}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 import obstore
-from obstore.exceptions import BaseError, NotFoundError
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import LocalStore, S3Store
 
 from pipestream.documents.references import check_key
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 # Objects of 10 KB on a local S3 server and 2 cores: 16 threads 1.8 k puts/s and 3.0 k gets/s,
 # obstore's async interface 1.7 k and 1.8 k. More threads gained nothing on reads.
 _CONCURRENCY = 16
-# Carries 64 MB, the largest file a connector takes, at 26 Mbit/s.
-_REQUEST_TIMEOUT_S = 20.0
 _CONNECT_TIMEOUT_S = 3.0
 _MAX_RETRIES = 4
 
@@ -40,14 +38,12 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-def open_store(uri: str, settings: Settings, *, timeout_s: float = _REQUEST_TIMEOUT_S) -> ObjectStore:
+def open_store(uri: str, settings: Settings) -> ObjectStore:
     """Open the store that ``uri`` names, ``file://FOLDER`` or ``s3://BUCKET[/PREFIX]``.
 
     A folder is made if it is not there, and a relative one is taken from the current folder. A bucket must
-    exist (``pipestream.documents.admin.ensure_bucket``).
+    exist (``pipestream.documents.admin.ensure_buckets``).
 
-    :param timeout_s: how long one S3 request may take. No retry starts later than this after the first try,
-        so that a call ends within twice this time, whatever the server does.
     :raises SettingsInvalid: the address cannot be used.
     :raises StoreUnavailable: the folder cannot be made.
     """
@@ -56,7 +52,7 @@ def open_store(uri: str, settings: Settings, *, timeout_s: float = _REQUEST_TIME
         return _open_folder(Path(unquote(rest)).resolve(), uri)
     if scheme == "s3":
         bucket, prefix = split_bucket(uri)
-        return ObjectStore(S3Store(bucket, prefix=prefix or None, **_s3_options(settings, timeout_s)), uri)
+        return ObjectStore(S3Store(bucket, prefix=prefix or None, **_s3_options(settings)), uri)
     raise SettingsInvalid(f"store address {uri!r}: expected file://FOLDER or s3://BUCKET[/PREFIX]")
 
 
@@ -78,17 +74,18 @@ def _open_folder(folder: Path, uri: str) -> ObjectStore:
         raise StoreUnavailable(f"{uri}: the folder cannot be used: {error}") from error
 
 
-def _s3_options(settings: Settings, timeout_s: float) -> dict[str, Any]:
-    timeout = timedelta(seconds=timeout_s)
+def _s3_options(settings: Settings) -> dict[str, Any]:
+    timeout = timedelta(seconds=settings.s3_timeout_s)
     options: dict[str, Any] = {
         "region": settings.s3_region,
         "virtual_hosted_style_request": False,
         "client_options": {
             "timeout": timeout,
-            "connect_timeout": timedelta(seconds=min(timeout_s, _CONNECT_TIMEOUT_S)),
+            "connect_timeout": timedelta(seconds=min(settings.s3_timeout_s, _CONNECT_TIMEOUT_S)),
         },
         "retry_config": {
             "max_retries": _MAX_RETRIES,
+            # No retry starts later, so that a call ends within twice the timeout, whatever the server does.
             "retry_timeout": timeout,
             "backoff": {
                 "init_backoff": timedelta(milliseconds=100),
@@ -141,6 +138,22 @@ class ObjectStore:
             obstore.put(self._backend, key, data, use_multipart=False)
         except (BaseError, OSError) as error:
             raise self._unavailable("put", key, error) from error
+
+    def put_new(self, key: str, data: bytes) -> bool:
+        """Store an object unless there is one of that name, and say whether it was stored.
+
+        False also where the store took this very object and its answer was lost: compare what is there.
+
+        :raises StoreUnavailable: as ``put``.
+        """
+        check_key(key)
+        try:
+            obstore.put(self._backend, key, data, mode="create", use_multipart=False)
+        except AlreadyExistsError:
+            return False
+        except (BaseError, OSError) as error:
+            raise self._unavailable("put", key, error) from error
+        return True
 
     def get(self, key: str) -> bytes:
         """Return an object's bytes.

@@ -14,7 +14,7 @@ from datetime import datetime
 from pipestream.drain.broker import Broker
 from pipestream.errors import OffsetsExpired, TerminalError
 from pipestream.ids import check_graph_id
-from pipestream.ledger import EntryKind, Ledger
+from pipestream.ledger import EntryKind, Ledger, Plan
 from pipestream.offsets.ranges import OffsetRange, Watermarks
 from pipestream.settings import Settings
 
@@ -44,6 +44,20 @@ class Backfill:
         for partition, (start, end) in (self.offsets or {}).items():
             if not 0 <= start < end:
                 raise BackfillInvalid(f"partition {partition}: {start}..{end} is not a range of offsets")
+
+    def check_plan(self, plan: Plan) -> None:
+        """Refuse to go on with a plan that was made for something else. Of a time, the plan knows more than we do:
+        what ``PT6H`` or an open end meant was fixed when it was made.
+
+        :raises BackfillInvalid: its offsets or its documents are others.
+        """
+        planned = {each.partition: (each.start, each.end) for each in plan.ranges}
+        if self.offsets not in (None, planned) or self.doc_ids != plan.doc_ids:
+            documents = f"{len(plan.doc_ids)} documents" if plan.doc_ids else "all documents"
+            raise BackfillInvalid(
+                f"backfill {self.backfill_id} was planned at {plan.planned_at:%Y-%m-%d %H:%M:%S} for {documents} of "
+                f"{', '.join(map(str, plan.ranges))}; take another id for another backfill"
+            )
 
     def ranges(self, broker: Broker, topic: str, watermarks: Mapping[int, Watermarks]) -> list[OffsetRange]:
         """Return the ranges it covers now; the plan then keeps them.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -25,6 +24,7 @@ from pipestream.errors import BrokerUnavailable, TopicMissing
 from pipestream.offsets.ranges import Watermarks
 from pipestream.settings import Settings
 
+log = logging.getLogger(__name__)
 # Without a logger of its own the client writes to stderr, past every log file.
 client_log = logging.getLogger("pipestream.kafka")
 
@@ -40,6 +40,9 @@ _MOVING = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
+    # A broker that was just restarted may know less of its own leadership than the client remembers.
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
 )
 _MOVING_PAUSE_S = 0.1
 
@@ -63,7 +66,7 @@ class Committed:
 
 
 class Broker:
-    """Read-only questions to the broker, each answered within the timeout or not at all."""
+    """What a run asks of the broker, each answered within the timeout or not at all."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -116,15 +119,14 @@ class Broker:
         # it brings the whole process down (librdkafka hands "not coordinator" to a group that a mere admin lacks).
         with explain_errors(self._settings, topic), closing(Consumer(config)) as consumer:
             wanted = [TopicPartition(topic, p) for p in partitions]
-            found = _patiently(partial(self._ask_committed, consumer, wanted), self._timeout_s)
-        return {p.partition: Committed(p.offset, p.metadata or "") for p in found if p.offset >= 0}
+            found = ask_committed(consumer, wanted, self._timeout_s)
+        return {partition: committed for (_, partition), committed in found.items()}
 
-    def _ask_committed(self, consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPartition]:
-        found: list[TopicPartition] = consumer.committed(wanted, timeout=self._timeout_s)
-        for partition in found:
-            if partition.error is not None:
-                raise KafkaException(partition.error)
-        return found
+    def fence(self, topic: str, transactional_ids: Iterable[str]) -> None:
+        """Make sure that no task which is at work on a topic under one of the ids commits anything any more."""
+        for transactional_id in transactional_ids:
+            with closing(start_producer(self._settings, transactional_id, topic)):
+                log.debug("%s: fenced %s", topic, transactional_id)
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Set a group's committed offsets, outside any transaction. Only for an operator's hand."""
@@ -163,6 +165,36 @@ class Broker:
             return _patiently(ask, self._timeout_s)
 
 
+def ask_committed(
+    consumer: Consumer, wanted: Sequence[TopicPartition], timeout_s: float
+) -> dict[tuple[str, int], Committed]:
+    """Return the committed offsets of a consumer's group, by topic and partition; one never committed is absent.
+
+    :raises KafkaException: it is not known for one of them. That must not look like "never committed".
+    """
+
+    def ask() -> list[TopicPartition]:
+        found: list[TopicPartition] = consumer.committed(list(wanted), timeout=timeout_s)
+        for partition in found:
+            if partition.error is not None:
+                raise KafkaException(partition.error)
+        return found
+
+    return {
+        (each.topic, each.partition): Committed(each.offset, each.metadata or "")
+        for each in _patiently(ask, timeout_s)
+        if each.offset >= 0
+    }
+
+
+def start_producer(settings: Settings, transactional_id: str, topic: str) -> Producer:
+    """Return a producer that has fenced every earlier one of its id and aborted what that one left open."""
+    producer = transactional_producer(settings, transactional_id)
+    with explain_errors(settings, topic):
+        producer.init_transactions(settings.kafka_timeout_s)
+    return producer
+
+
 def _patiently(ask: Callable[[], Answer], timeout_s: float) -> Answer:
     """Ask again while the broker is still settling who answers: on a new broker, for a new topic, after a restart."""
     deadline = time.monotonic() + timeout_s
@@ -188,7 +220,8 @@ def explain_errors(settings: Settings, topic: str) -> Iterator[None]:
             KafkaError._UNKNOWN_PARTITION,
         ):
             raise TopicMissing(topic) from error
-        raise BrokerUnavailable(f"Kafka at {settings.kafka_bootstrap}: {cause or error}") from error
+        reason = cause.str() if isinstance(cause, KafkaError) else error
+        raise BrokerUnavailable(f"Kafka at {settings.kafka_bootstrap}: {reason}") from error
 
 
 def client_config(settings: Settings) -> dict[str, Any]:
@@ -235,6 +268,8 @@ def transactional_producer(settings: Settings, transactional_id: str) -> Produce
             # The topic's own limit decides what is too large, not the client's default of 1 MB.
             "message.max.bytes": 100_000_000,
             "queue.buffering.max.messages": 1_000_000,
+            # The commit tells of success; a call per record would cost more than the record.
+            "delivery.report.only.error": True,
             "partitioner": "murmur2_random",
         },
         logger=client_log,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pipestream.drain.broker import Broker
+from pipestream.errors import TopicReplaced
 from pipestream.graph.model import Graph
 from pipestream.ledger import Ledger
+from pipestream.offsets.plan import find_waiting
 from pipestream.settings import Settings
 
 
@@ -14,10 +16,16 @@ def pending(settings: Settings, graph: Graph, topic: str) -> int:
     Counted from the ledger's head, so that a range which a dead run left behind is not "nothing to do".
 
     :raises TopicMissing: there is no such topic.
+    :raises TopicReplaced: it was deleted and made again.
+    :raises OffsetsExpired: retention deleted records before they were drained.
+    :raises TopicRewound: it ends before what has been drained.
     """
-    broker = Broker(settings)
-    partitions = broker.identify(topic).partitions
-    heads = Ledger(settings).heads(graph.graph_id, topic, partitions)
-    marks = broker.settled_watermarks(topic, partitions)
-    # Kafka may have forgotten offsets below the low watermark; what is gone does not wait.
-    return sum(mark.high - min(heads.get(p, mark.low), mark.high) for p, mark in marks.items())
+    broker, ledger, lane = Broker(settings), Ledger(settings), graph.graph_id
+    identity = broker.identify(topic)
+    if not ledger.is_same_topic(lane, topic, identity.topic_id):
+        raise TopicReplaced(topic)
+    heads = ledger.heads(lane, topic, identity.partitions)
+    marks = broker.settled_watermarks(topic, identity.partitions)
+    # Where a topic that no run has seen yet starts, its first run decides; here, all that it holds waits.
+    next_offsets = heads or {partition: mark.low for partition, mark in marks.items()}
+    return sum(map(len, find_waiting(topic, next_offsets, marks)))

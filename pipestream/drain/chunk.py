@@ -5,54 +5,26 @@ Nothing is sent here: the caller stores the objects, then sends the records and 
 
 from __future__ import annotations
 
-import time
-from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from google.protobuf.message import DecodeError
 
 from pipestream.documents.references import key_of, stream_key
 from pipestream.documents.store import ObjectStore
-from pipestream.drain.dead_letters import dead_letter
-from pipestream.drain.model import RangeTask
-from pipestream.drain.records import InputRecord, OutputRecord
+from pipestream.drain.dead_letters import FOR_GRAPH, dead_letter
+from pipestream.drain.model import DeadLettersOff, RangeTask
+from pipestream.drain.records import InputRecord, OutputRecord, header
+from pipestream.drain.result import ChunkResult, RecordResult
 from pipestream.engine.emission import Emission, Outcome
 from pipestream.engine.follow import follow
 from pipestream.engine.process import Services, fail
-from pipestream.errors import DocumentMissing, PipestreamError, RecordInvalid
+from pipestream.errors import DocumentMissing, IdInvalid, PipestreamError, RecordInvalid
 from pipestream.graph.model import Graph
 from pipestream.ids import check_key_part, derive_child_id, derive_stream_id
-from pipestream.ledger.model import Tally
 from pipestream.settings import Settings
 from pipestream.topics.names import dead_letter_topic, edge_topic, intake_dead_letter_topic, node_topic
 from pipestream.wire import DocumentReference, PipeDoc, PipeStream
-
-
-@dataclass(slots=True)
-class _Counts:
-    """What became of the records of one partition."""
-
-    records: int = 0
-    sent: Counter[str] = field(default_factory=Counter)
-    dead_letters: int = 0
-
-
-@dataclass(slots=True)
-class ChunkResult:
-    """What a chunk came to."""
-
-    objects: dict[str, bytes] = field(default_factory=dict)
-    outputs: list[OutputRecord] = field(default_factory=list)
-    counts: defaultdict[int, _Counts] = field(default_factory=lambda: defaultdict(_Counts))
-    """By partition, since each partition's range has an entry of its own."""
-    failed: int = 0
-    last_error: str = ""
-
-    def tally(self, partition: int) -> Tally:
-        """Return what became of a partition's records."""
-        counts = self.counts[partition]
-        return Tally(counts.records, dict(counts.sent), counts.dead_letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +40,50 @@ class ChunkProcessor:
 
     def process(self, records: Sequence[InputRecord]) -> ChunkResult:
         """Decode, hydrate and process records, in order."""
-        result = ChunkResult()
-        for record in records:
-            result.counts[record.partition].records += 1
-        records = [record for record in records if self._is_wanted(record)]
-        for record, stream in zip(records, self._hydrate(records), strict=True):
-            if isinstance(stream, PipestreamError):
-                self._add_failure(result, record, stream, attempts=1)
-                continue
-            hops = stream.hop_count
-            failed = False
-            for emission in follow(stream, self.graph, self.services, self.settings):
-                # A failed stream keeps the hops it came with, so only one that failed at the record's own node
-                # still has those of the record.
-                self._add(result, record, emission, is_entry=emission.stream.hop_count == hops)
-                failed = failed or emission.error is not None
-            result.failed += failed
+        result = ChunkResult(records)
+        wanted = [record for record in records if self._is_wanted(record)]
+        for record, stream in zip(wanted, self._hydrate(wanted), strict=True):
+            result.put(self._process(record, stream))
+        return result
+
+    def process_one(self, record: InputRecord) -> RecordResult:
+        """Decode, hydrate and process a single record."""
+        if not self._is_wanted(record):
+            return RecordResult(record)
+        (stream,) = self._hydrate([record])
+        return self._process(record, stream)
+
+    def give_up(
+        self, record: InputRecord, error: PipestreamError, *, attempts: int, as_dead_letter: bool = False
+    ) -> RecordResult:
+        """Return what a record comes to that is not processed: it fails at its node, and everything else with it.
+
+        Its document is not fetched, since that may be what no process survives; a reference stays the one it is.
+
+        :param as_dead_letter: even if the graph has an error-end.
+        """
+        result = RecordResult(record, is_given_up=True)
+        try:
+            stream, key = self._take_in(record)
+        except PipestreamError:
+            as_dead_letter, stream, key = True, PipeStream(current_node_id=self.task.node_id), ""
+        if key:
+            stream.document_ref.object_key = key
+        self._add_failure(result, stream, error, attempts, as_dead_letter=as_dead_letter)
+        return result
+
+    def _process(self, record: InputRecord, stream: PipeStream | PipestreamError) -> RecordResult:
+        result = RecordResult(record)
+        if isinstance(stream, PipestreamError):
+            # It never became a stream, so there is no document for an error-end: it is a dead letter as it is.
+            never = PipeStream(current_node_id=self.task.node_id)
+            self._add_failure(result, never, stream, attempts=1, as_dead_letter=True)
+            return result
+        hops = stream.hop_count
+        for emission in follow(stream, self.graph, self.services, self.settings):
+            # A failed stream keeps the hops it came with, so only one that failed at the record's own node
+            # still has those of the record.
+            self._add(result, emission, is_entry=emission.stream.hop_count == hops)
         return result
 
     def _hydrate(self, records: Sequence[InputRecord]) -> list[PipeStream | PipestreamError]:
@@ -92,15 +92,7 @@ class ChunkProcessor:
         wanted: list[tuple[int, str]] = []
         for index, record in enumerate(records):
             try:
-                stream = self._decode(record)
-                key = "" if stream.HasField("document") else key_of(stream)
-                if self.task.datasource_id:
-                    self._enter_graph(stream, record)
-                elif not self.task.is_live:
-                    # The live run's objects and children have names derived from this id; ours must differ.
-                    stream.stream_id = derive_child_id(stream.stream_id, self.task.node_id, f"lane/{self.task.lane}")
-                check_key_part(stream.metadata.account_id, "account id")
-                check_key_part(stream.stream_id, "stream id")
+                stream, key = self._take_in(record)
                 streams.append(stream)
                 if key:
                     wanted.append((index, key))
@@ -117,16 +109,29 @@ class ChunkProcessor:
         return streams
 
     def _is_wanted(self, record: InputRecord) -> bool:
-        """A backfill of some documents passes over the others; the key of a record is its document's id."""
+        """A backfill of some documents passes over the others; the key of a record is its document's id.
+
+        And a replay is for the graph in which the document failed.
+        """
+        if header(record.headers, FOR_GRAPH) not in (None, self.graph.graph_id):
+            return False
         return not self.task.doc_ids or (record.key or b"").decode("utf-8", "replace") in self.task.doc_ids
 
+    def _take_in(self, record: InputRecord) -> tuple[PipeStream, str]:
+        """Return a record's stream, and the key of its document; none where the document is inline."""
+        stream = self._decode(record)
+        key = "" if stream.HasField("document") else key_of(stream)
+        if self.task.datasource_id:
+            self._enter_graph(stream, record)
+        elif not self.task.is_live:
+            # The live run's objects and children have names derived from this id; ours must differ.
+            stream.stream_id = derive_child_id(stream.stream_id, self.task.node_id, f"lane/{self.task.lane}")
+        check_key_part(stream.metadata.account_id, "account id")
+        check_key_part(stream.stream_id, "stream id")
+        return stream, key
+
     def _decode(self, record: InputRecord) -> PipeStream:
-        if record.value is None:
-            raise RecordInvalid("the record has no value; a PipeStream was expected")
-        try:
-            stream = PipeStream.FromString(record.value)
-        except DecodeError as error:
-            raise RecordInvalid(f"the record's value is not a PipeStream: {error}") from None
+        stream = _parse(record)
         if stream.WhichOneof("document_payload") is None:
             raise RecordInvalid("the stream has neither a document nor a reference to one")
         if self.task.datasource_id:
@@ -149,69 +154,72 @@ class ChunkProcessor:
         metadata.entry_node_id = task.node_id
         metadata.graph_id = self.graph.graph_id
 
-    def _add(self, result: ChunkResult, record: InputRecord, emission: Emission, *, is_entry: bool) -> None:
+    def _add(self, result: RecordResult, emission: Emission, *, is_entry: bool) -> None:
+        result.error = emission.error or result.error
         if emission.outcome is Outcome.DEAD_LETTER:
             assert emission.error is not None
-            self._add_dead_letter(result, record, emission, emission.error, is_entry=is_entry)
+            self._add_dead_letter(result, emission, emission.error, is_entry=is_entry)
             return
-        counts = result.counts[record.partition]
+        result.sent.append(emission.counted_as)
         if emission.outcome is Outcome.HANDED_OVER:
-            counts.sent[emission.counted_as] += 1
             return
         if emission.outcome is Outcome.EDGE:
             assert emission.edge is not None
             topic = edge_topic(emission.edge, self.graph.cluster_id)
         else:
             topic = node_topic(self.graph.cluster_id, emission.to_node_id)
-        key = (emission.stream.document.doc_id or emission.stream.stream_id).encode()
+        stream = emission.stream
+        key = (stream.document.doc_id or stream.document_ref.doc_id or stream.stream_id).encode()
         headers = (
-            ("pipestream.stream", emission.stream.stream_id.encode()),
+            ("pipestream.stream", stream.stream_id.encode()),
             ("pipestream.from", emission.node_id.encode()),
         )
         result.outputs.append(OutputRecord(topic, key, self._store(result, emission), headers))
-        counts.sent[emission.counted_as] += 1
-        if emission.error is not None:
-            result.last_error = str(emission.error)
 
-    def _store(self, result: ChunkResult, emission: Emission) -> bytes:
+    def _add_failure(
+        self, result: RecordResult, stream: PipeStream, error: PipestreamError, attempts: int, *, as_dead_letter: bool
+    ) -> None:
+        emission = fail(stream, self.graph, error, attempts, self.services.now())
+        if as_dead_letter:
+            emission = replace(emission, outcome=Outcome.DEAD_LETTER)
+        self._add(result, emission, is_entry=True)
+
+    def _store(self, result: RecordResult, emission: Emission) -> bytes:
         """Put the document among the objects, and return the stream that refers to it."""
         stream = emission.stream
-        account_id = stream.metadata.account_id
-        reference = DocumentReference(
-            doc_id=stream.document.doc_id, source_node_id=emission.node_id, account_id=account_id
-        )
-        key = stream_key(account_id, stream.stream_id, emission.node_id)
-        visits = list(stream.processing_path).count(emission.node_id)
-        if visits > 1:
-            # In a cycle a node has several outputs for one stream; a replay of an earlier hop needs its own.
-            key = reference.object_key = f"{key.removesuffix('.pb')}.{visits}.pb"
-        result.objects[key] = stream.document.SerializeToString(deterministic=True)
-        stream.document_ref.CopyFrom(reference)  # takes the document's place
+        if stream.HasField("document"):
+            account_id = stream.metadata.account_id
+            reference = DocumentReference(
+                doc_id=stream.document.doc_id, source_node_id=emission.node_id, account_id=account_id
+            )
+            key = stream_key(account_id, stream.stream_id, emission.node_id)
+            visits = list(stream.processing_path).count(emission.node_id)
+            if emission.error is not None:
+                # What a node could not process is its input. Under the name of its output, a replay that succeeds
+                # would overwrite what it came from, and one that dies then would process its own output.
+                key = reference.object_key = _variant(key, f"failed.{stream.hop_count}")
+            elif visits > 1:
+                # In a cycle a node has several outputs for one stream; a replay of an earlier hop needs its own.
+                key = reference.object_key = _variant(key, str(visits))
+            result.objects[key] = stream.document.SerializeToString(deterministic=True)
+            stream.document_ref.CopyFrom(reference)  # takes the document's place
         return stream.SerializeToString(deterministic=True)
 
-    def _add_failure(self, result: ChunkResult, record: InputRecord, error: PipestreamError, attempts: int) -> None:
-        """A record that never became a stream has no document for an error-end: it is a dead letter as it is."""
-        stream = PipeStream(current_node_id=self.task.node_id)
-        emission = fail(stream, self.graph, error, attempts, time.time())
-        self._add_dead_letter(result, record, emission, error, is_entry=True)
-        result.failed += 1
-
     def _add_dead_letter(
-        self,
-        result: ChunkResult,
-        record: InputRecord,
-        emission: Emission,
-        error: PipestreamError,
-        *,
-        is_entry: bool,
+        self, result: RecordResult, emission: Emission, error: PipestreamError, *, is_entry: bool
     ) -> None:
-        node_id = emission.node_id
+        record, node_id = result.record, emission.node_id
         policy = self.graph.node_by_id[node_id].dead_letters
         if not policy.enabled:
-            raise error
+            raise DeadLettersOff(node_id, record.topic, record.partition, record.offset, error)
         topic = policy.topic_override or dead_letter_topic(self.graph.cluster_id, node_id)
         if is_entry and self.task.datasource_id:
             topic = intake_dead_letter_topic(self.task.datasource_id)
+        value = None
+        if not is_entry:
+            value = self._store(result, emission)
+        elif not policy.include_payload:
+            value = self._without_document(result, node_id)
         result.outputs.append(
             dead_letter(
                 record,
@@ -223,11 +231,51 @@ class ChunkProcessor:
                 graph_id=self.graph.graph_id,
                 graph_hash=self.graph_hash,
                 now=self.services.now(),
-                value=None if is_entry else self._store(result, emission),
+                value=value,
             )
         )
-        result.counts[record.partition].dead_letters += 1
-        result.last_error = f"{type(error).__name__}: {error}"
+        result.dead_letters += 1
+
+    def _without_document(self, result: RecordResult, node_id: str) -> bytes | None:
+        """Return a record's value with a reference in place of its document, which is stored instead.
+
+        Nothing where there is no document in it, or none that can be stored: the value then stays as it is, for
+        there is nowhere else to keep it.
+        """
+        record, task = result.record, self.task
+        try:
+            stream = _parse(record)
+            if not stream.HasField("document"):
+                return None
+            account_id = stream.metadata.account_id
+            if task.datasource_id:
+                account_id = account_id or self.graph.datasource_by_id[task.datasource_id].account_id
+            # Derived from the record's place, so that it is the same in a second try and no other record's.
+            stored_as = derive_stream_id(task.lane, task.topic_id, record.topic, record.partition, record.offset)
+            key = _variant(stream_key(account_id, stored_as, node_id), "failed")
+        except (RecordInvalid, IdInvalid):
+            return None
+        result.objects[key] = stream.document.SerializeToString(deterministic=True)
+        stream.document_ref.CopyFrom(
+            DocumentReference(
+                doc_id=stream.document.doc_id, source_node_id=node_id, account_id=account_id, object_key=key
+            )
+        )
+        return stream.SerializeToString(deterministic=True)
+
+
+def _parse(record: InputRecord) -> PipeStream:
+    if record.value is None:
+        raise RecordInvalid("the record has no value; a PipeStream was expected")
+    try:
+        return PipeStream.FromString(record.value)
+    except DecodeError as error:
+        raise RecordInvalid(f"the record's value is not a PipeStream: {error}") from None
+
+
+def _variant(key: str, name: str) -> str:
+    """Return the key of another document of the same stream and node; node ids have no dots."""
+    return f"{key.removesuffix('.pb')}.{name}.pb"
 
 
 def _put_document(stream: PipeStream, key: str, data: bytes | DocumentMissing) -> None:

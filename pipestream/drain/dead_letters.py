@@ -10,12 +10,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from pipestream.drain.records import Headers, InputRecord, OutputRecord, header
-from pipestream.errors import PipestreamError
+from pipestream.errors import PipestreamError, printable
 
 CONNECT = "__connect.errors."
 OWN = "pipestream.dead."
 FIRST_FAILED_AT = OWN + "first-failed-at"
 REPLAYS = OWN + "replays"
+FOR_GRAPH = OWN + "for-graph"
+"""On a replayed record: the graph it failed in. Others that drain the same intake have had it already."""
 # A stack of Java-sized messages would push a record over the broker's limit.
 _MESSAGE_LIMIT = 2_000
 
@@ -45,7 +47,7 @@ def dead_letter(
         CONNECT + "offset": str(record.offset),
         CONNECT + "stage": node_id,
         CONNECT + "exception.class.name": type(error).__name__,
-        CONNECT + "exception.message": str(error)[:_MESSAGE_LIMIT],
+        CONNECT + "exception.message": printable(error)[:_MESSAGE_LIMIT],
         OWN + "attempts": str(attempts),
         OWN + "run": run_id,
         OWN + "graph": graph_id,

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pipestream.drain.model import RangeOutcome, RangeTask, Spread
+from pipestream.drain.model import RangeOutcome, RangeTask
 from pipestream.drain.task import drain_ranges
+from pipestream.errors import LeaseLost
 from pipestream.settings import Settings
 
 
-def spread_here(settings: Settings) -> Spread:
-    """Return a spread that runs one task after the other, here."""
+class LocalSpread:
+    """Runs one task after the other, here."""
 
-    def spread(tasks: Sequence[RangeTask]) -> Iterator[RangeOutcome]:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lost: LeaseLost | None = None
+
+    def __call__(self, tasks: Sequence[RangeTask]) -> Iterator[RangeOutcome]:
         for task in tasks:
-            yield from drain_ranges(task, settings)
+            yield from drain_ranges(task, self._settings, self._check_lease)
 
-    return spread
+    def cancel(self, why: LeaseLost) -> None:
+        """Stop before the next transaction."""
+        self._lost = why
+
+    def _check_lease(self) -> None:
+        if self._lost is not None:
+            raise self._lost

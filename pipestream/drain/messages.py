@@ -22,7 +22,7 @@ def to_record(message: Message) -> InputRecord:
         timestamp_ms=raw.timestamp()[1],
         key=raw.key(),
         value=raw.value(),
-        headers=tuple((name, value or b"") for name, value in raw.headers() or ()),
+        headers=tuple(raw.headers() or ()),
     )
 
 

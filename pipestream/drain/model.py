@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pipestream.drain.backfill import Backfill
-from pipestream.errors import PipestreamError
+from pipestream.errors import PipestreamError, printable
 from pipestream.graph.model import Graph
 from pipestream.ledger.model import Tally
 from pipestream.offsets.ranges import OffsetRange
+from pipestream.topics.names import backfill_lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,11 @@ class DrainRequest:
         """Return the ledger's name for this reader of the topic."""
         graph_id = self.graph.graph_id
         return f"{graph_id}@{self.backfill.backfill_id}" if self.backfill else graph_id
+
+    @property
+    def leased(self) -> str:
+        """Return what the run leases: the topic, or its backfill, which goes on beside the live runs."""
+        return backfill_lease(self.topic, self.backfill.backfill_id) if self.backfill else self.topic
 
     def plan_id(self, slot: int) -> str:
         """Return the id of the run's plan: the same for a retry, and for a backfill whichever run goes on with it."""
@@ -58,6 +64,9 @@ class RangeTask:
     accept_failures: bool
     doc_ids: tuple[str, ...]
     is_live: bool
+    transactional_ids: tuple[str, ...]
+    """The task writes under the first. Starting a producer under each of them fences every earlier task that could
+    write for these partitions."""
     graph: str = field(repr=False)
     """The graph's message in base64; it was checked before the plan was made."""
 
@@ -65,19 +74,14 @@ class RangeTask:
     def ranges(self) -> list[OffsetRange]:
         return [OffsetRange(self.topic, *each) for each in self.offsets]
 
-    @property
-    def transactional_ids(self) -> list[str]:
-        """Starting a producer under one of these fences every earlier one that drains its partition."""
-        return [f"{self.group}/{self.topic}/{partition}" for partition, _, _ in self.offsets]
-
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> RangeTask:
         values = json.loads(text)
-        offsets = tuple(tuple(each) for each in values["offsets"])
-        return cls(**{**values, "doc_ids": tuple(values["doc_ids"]), "offsets": offsets})
+        tuples = {name: tuple(values[name]) for name in ("doc_ids", "transactional_ids")}
+        return cls(**{**values, **tuples, "offsets": tuple(tuple(each) for each in values["offsets"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,7 @@ class DrainReport:
     """What a run did, for whoever started it."""
 
     status: str
-    """``drained``, ``empty`` (nothing was waiting) or ``skipped`` (someone else holds the lease)."""
+    """``drained``, ``empty`` (nothing was waiting) or ``skipped`` (someone else holds it, or it is stopped)."""
     topic: str
     reason: str = ""
     ranges: int = 0
@@ -132,8 +136,33 @@ class RangeFailed(PipestreamError):
         super().__init__(f"{outcome.topic}[{outcome.partition}] stopped at {outcome.end}: {outcome.error}")
 
 
+class DeadLettersOff(PipestreamError):
+    """A document failed at a node that is to have no dead letters, so its range stops there."""
+
+    def __init__(self, node_id: str, topic: str, partition: int, offset: int, cause: PipestreamError) -> None:
+        self.node_id = node_id
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.transient = cause.transient
+        super().__init__(
+            f"{topic}[{partition}] offset {offset} failed at node {node_id}, whose dead_letters are not enabled, so "
+            f"nothing behind it is drained: {printable(cause)}"
+        )
+
+
 Spread = Callable[[Sequence[RangeTask]], Iterable[RangeOutcome]]
 """Runs tasks side by side: over Spark, or one after the other in this process."""
+
+
+def transactional_id(group: str, topic: str, partition: int) -> str:
+    """Return the id under which the records of one partition are drained."""
+    return f"{group}/{topic}/{partition}"
+
+
+def ordered_transactional_id(group: str, topic: str) -> str:
+    """Return the id under which all partitions of a topic are drained together, in order of time."""
+    return f"{group}/{topic}/ordered"
 
 
 def consumer_group(graph: Graph, lane: str) -> str:

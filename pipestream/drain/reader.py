@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from confluent_kafka import Message, TopicPartition
 
-from pipestream.drain.broker import explain_errors, range_consumer
+from pipestream.drain.broker import range_consumer
 from pipestream.drain.messages import fetch, is_end_of_partition, is_gone, is_passing, to_record
 from pipestream.drain.records import InputRecord
 from pipestream.errors import BrokerUnavailable, OffsetsExpired
@@ -35,12 +35,6 @@ class RangeReader:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._consumer.close()
-
-    def committed(self) -> tuple[int, str]:
-        """Return the group's committed offset and its note; the offset is negative if there is none."""
-        with explain_errors(self._settings, self._range.topic):
-            found = self._consumer.committed([self._partition()], timeout=self._settings.kafka_timeout_s)[0]
-        return found.offset, found.metadata or ""
 
     def group_metadata(self) -> Any:
         """Return what a producer needs to commit offsets for this group."""

@@ -2,23 +2,28 @@
 
 It is recorded in the ledger, by whom and from where to where. Moving a head forward gives up the records in between;
 moving it back drains them again.
+
+1. Take the leases of all slots: no run begins meanwhile.
+2. Fence every producer of the topic: a run that lost its lease and does not know cannot commit any more. Its commit
+   would put the offsets back where it thinks that they belong.
+3. Only then look where everything stands, and move Kafka's offsets and the ledger's heads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 
-from pipestream.drain.broker import Broker
-from pipestream.drain.model import consumer_group
-from pipestream.errors import TerminalError
+from pipestream.drain.broker import Broker, TopicIdentity
+from pipestream.drain.model import consumer_group, ordered_transactional_id, transactional_id
+from pipestream.errors import LeaseUnavailable, TerminalError
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.model import Graph
 from pipestream.leases.keeper import LeaseKeeper
-from pipestream.leases.slots import acquire_any
-from pipestream.leases.store import LeaseStore
+from pipestream.leases.store import Lease, LeaseStore
 from pipestream.ledger import Entry, EntryKind, Ledger
-from pipestream.offsets.ranges import HeadMove
+from pipestream.offsets.ranges import HeadMove, Watermarks
 from pipestream.offsets.start import start_offsets
 from pipestream.settings import Settings
 
@@ -32,45 +37,110 @@ def rebaseline(
     by: str,
     leases: LeaseStore,
 ) -> list[Entry]:
-    """Set a topic's heads, under its lease, and return what was recorded.
+    """Set a topic's heads, under the leases of all its slots, and return what was recorded.
 
     :param to: a place such as ``earliest``, ``latest``, a time or a duration; or an offset per partition.
-    :raises LeaseUnavailable: a run is draining the topic.
-    :raises TerminalError: an offset lies outside of what the topic holds.
+    :raises LeaseUnavailable: a run is draining the topic; the error names it.
+    :raises TerminalError: an offset lies outside of what the topic holds, or the topic was made again and a
+        partition is left out.
+    :raises LedgerBusy: a head moved meanwhile all the same; ask again.
     """
-    lease = acquire_any(leases, topic, f"rebaseline by {by}", settings.lease_ttl_s)
-    with LeaseKeeper(leases, lease) as keeper:
+    with _all_slots(settings, topic, f"rebaseline by {by}", leases) as (lease, check_leases):
         broker, ledger, lane = Broker(settings), Ledger(settings), graph.graph_id
+        group = consumer_group(graph, lane)
         identity = broker.identify(topic)
-        watermarks = broker.watermarks(topic, identity.partitions)
-        targets = to if isinstance(to, Mapping) else start_offsets(broker, topic, watermarks, to, watermarks)
-        for partition, offset in targets.items():
-            marks = watermarks.get(partition)
-            if marks is None or not marks.low <= offset <= marks.high:
-                held = f"it holds {marks.low}..{marks.high}" if marks else "there is no such partition"
-                raise TerminalError(f"{topic}[{partition}] cannot start at {offset}: {held}")
-        heads = ledger.heads(lane, topic, targets)
-        now = datetime.now(UTC)
-        moves = [
-            Entry(
-                lane=lane,
-                range=HeadMove(topic, partition, heads.get(partition, 0), offset),
-                topic_id=identity.topic_id,
-                kind=EntryKind.REBASELINED,
-                run_id=f"rebaseline by {by}",
-                plan_id="",
-                graph_id=graph.graph_id,
-                graph_hash=graph_hash(graph),
-                holder=lease.holder,
-                token=lease.token,
-                tally=None,
-                seconds=0.0,
-                entered_at=now,
-            )
-            for partition, offset in sorted(targets.items())
-        ]
-        keeper.check()
+        broker.fence(topic, [transactional_id(group, topic, partition) for partition in identity.partitions])
+        broker.fence(topic, [ordered_transactional_id(group, topic)])
+        watermarks = broker.settled_watermarks(topic, identity.partitions)
+        targets = dict(to) if isinstance(to, Mapping) else start_offsets(broker, topic, watermarks, to, watermarks)
+        _check_targets(topic, targets, watermarks)
+        moves = dict(targets)
+        if not ledger.is_same_topic(lane, topic, identity.topic_id):
+            moves |= _moves_of_new_topic(ledger, lane, topic, identity, targets)
+        entries = _entries(graph, topic, identity, ledger.heads(lane, topic, moves), moves, lease, by)
+        check_leases()
         # Kafka first: if we die in between, the old heads still hold, and the operator asks again.
-        broker.commit(consumer_group(graph, lane), topic, targets)
-        ledger.rebaseline(moves)
-        return moves
+        broker.commit(group, topic, targets)
+        ledger.rebaseline(entries)
+        return entries
+
+
+@contextmanager
+def _all_slots(
+    settings: Settings, topic: str, holder: str, leases: LeaseStore
+) -> Iterator[tuple[Lease, Callable[[], None]]]:
+    """Hold every slot of a topic; give the lease of the first, and a check that nobody else holds any."""
+    with ExitStack() as stack:
+        keepers: list[LeaseKeeper] = []
+
+        def check() -> None:
+            for keeper in keepers:
+                keeper.check()
+            # After scaling down a run may hold a slot beyond the replicas, after scaling up a new one.
+            for found in leases.assignments(topic):
+                if found.holder and found.slot >= len(keepers):
+                    raise LeaseUnavailable(topic, found.slot, found.holder)
+
+        for slot in range(leases.desired(topic).replicas):
+            lease = leases.acquire(topic, slot, holder, settings.lease_ttl_s)
+            keepers.append(stack.enter_context(LeaseKeeper(leases, lease)))
+        check()
+        yield keepers[0].lease, check
+
+
+def _check_targets(topic: str, targets: Mapping[int, int], watermarks: Mapping[int, Watermarks]) -> None:
+    for partition, offset in targets.items():
+        marks = watermarks.get(partition)
+        if marks is None or not marks.low <= offset <= marks.high:
+            held = f"it holds {marks.low}..{marks.high}" if marks else "there is no such partition"
+            raise TerminalError(f"{topic}[{partition}] cannot start at {offset}: {held}")
+
+
+def _moves_of_new_topic(
+    ledger: Ledger, lane: str, topic: str, identity: TopicIdentity, targets: Mapping[int, int]
+) -> dict[int, int]:
+    """Return where the heads go of partitions that the topic had before it was made again, and has no more.
+
+    To the beginning, in case that they are added to the new topic later: the old head would skip their records.
+
+    :raises TerminalError: a partition is left out, whose head would then mean the old topic's offsets.
+    """
+    missing = sorted(set(identity.partitions) - set(targets))
+    if missing:
+        raise TerminalError(
+            f"{topic} was deleted and made again, so every partition needs a new head, and "
+            f"{', '.join(map(str, missing))} would keep that of the old topic; give an offset for each of "
+            f"{', '.join(map(str, identity.partitions))}, or one place for all, such as earliest"
+        )
+    had = {partition for _, _, partition in ledger.partitions(lane=lane, topic=topic)}
+    return dict.fromkeys(sorted(had - set(identity.partitions)), 0)
+
+
+def _entries(
+    graph: Graph,
+    topic: str,
+    identity: TopicIdentity,
+    heads: Mapping[int, int],
+    moves: Mapping[int, int],
+    lease: Lease,
+    by: str,
+) -> list[Entry]:
+    now = datetime.now(UTC)
+    return [
+        Entry(
+            lane=graph.graph_id,
+            range=HeadMove(topic, partition, heads.get(partition, 0), offset),
+            topic_id=identity.topic_id,
+            kind=EntryKind.REBASELINED,
+            run_id=f"rebaseline by {by}",
+            plan_id="",
+            graph_id=graph.graph_id,
+            graph_hash=graph_hash(graph),
+            holder=lease.holder,
+            token=lease.token,
+            tally=None,
+            seconds=0.0,
+            entered_at=now,
+        )
+        for partition, offset in sorted(moves.items())
+    ]

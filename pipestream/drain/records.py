@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-Headers = tuple[tuple[str, bytes], ...]
+Headers = tuple[tuple[str, bytes | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,14 @@ class OutputRecord:
     value: bytes | None
     headers: Headers = ()
 
+    @property
+    def size_bytes(self) -> int:
+        """How large it is before it is compressed, but for a few bytes of Kafka's own."""
+        headers = sum(len(name.encode()) + len(value or b"") for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + headers
 
-def header(headers: Sequence[tuple[str, bytes]], name: str) -> str | None:
+
+def header(headers: Sequence[tuple[str, bytes | None]], name: str) -> str | None:
     """Return the last value of a header, as Kafka's own tools read it."""
     for found, value in reversed(headers):
         if found == name:

@@ -9,16 +9,19 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
+from zlib import crc32
 
 from pipestream import faults
 from pipestream.drain.broker import Broker
 from pipestream.drain.model import DrainReport, DrainRequest, Spread
 from pipestream.drain.slot_run import SlotRun
-from pipestream.errors import LeaseLost, LeaseUnavailable
+from pipestream.errors import LeaseLost, LeaseUnavailable, PipestreamError
+from pipestream.graph.flow import topic_targets
 from pipestream.graph.model import Graph
 from pipestream.leases.keeper import LeaseKeeper
-from pipestream.leases.store import Lease, LeaseStore
+from pipestream.leases.store import DesiredState, Lease, LeaseStore
 from pipestream.ledger import Tally
 from pipestream.settings import Settings
 
@@ -37,8 +40,8 @@ def run_drain(
 ) -> DrainReport:
     """Drain what waits in a topic: every slot of it that is free, one after the other, each up to the budget.
 
-    A backfill takes one slot and covers all partitions: its lane is its own, so the lease only keeps it from
-    running beside a live run of that slot.
+    A backfill covers all partitions, and goes on beside the live runs: its lane is its own, and so is its lease.
+    Skips what another run holds, and what the operator has stopped.
 
     :param spread: runs the range tasks, over Spark or in this process.
     :param find_graph: gives the graph of a hash. A retry uses the graph its plan was made with, even if another
@@ -47,61 +50,111 @@ def run_drain(
     :param broker: another to ask than the one of the settings; a model of one, in tests.
     :raises RangeFailed: a task stopped early; what was done up to there is entered.
     :raises LedgerConflict: another run entered the same ranges first; nothing was changed.
+
+    An error is raised after the slots that it does not concern have been drained.
     """
     started = time.monotonic()
     holder = f"{request.run_id}@{socket.gethostname()}:{os.getpid()}"
-    reports: list[DrainReport] = []
-    busy: list[LeaseUnavailable] = []
-    slot = 0
-    # Asked anew for every slot: scaling down in the middle of a run gives up the highest slots first.
-    while slot < (replicas := _replicas(leases, request)) and len(reports) < settings.max_slots:
+    slots = _Slots()
+    for slot in _slot_order(request, _desired(leases, request).replicas):
+        # Asked anew for every slot: stopping a topic, or scaling it down, also holds in the middle of a run.
+        desired = _desired(leases, request)
+        if not desired.started:
+            slots.notes.append(f"{request.topic} is stopped: `pipestream leases set {request.topic} --started`")
+            break
+        if slots.drained == settings.max_slots:
+            slots.notes.append(f"the other slots are left to the next run: one drains at most {settings.max_slots}")
+            break
+        if slot >= desired.replicas:
+            continue
         try:
             lease = _acquire(leases, request, slot, holder, settings.lease_ttl_s)
         except LeaseUnavailable as error:
-            busy.append(error)
-        else:
-            with LeaseKeeper(leases, lease, on_lost=on_lease_lost) as keeper:
-                faults.reach(faults.LEASE_ACQUIRED)
-                run = SlotRun(request, settings, lease, replicas, find_graph, broker or Broker(settings))
-                reports.append(run.execute(spread, keeper.check))
-        slot += 1
-    return _combine(request.topic, reports, busy, time.monotonic() - started)
+            slots.notes.append(str(error))
+            continue
+        with LeaseKeeper(leases, lease, on_lost=on_lease_lost) as keeper:
+            faults.reach(faults.LEASE_ACQUIRED)
+            run = SlotRun(request, settings, lease, desired.replicas, find_graph, broker or Broker(settings))
+            slots.run(run, spread, keeper)
+    slots.raise_worst()
+    return slots.report(request.topic, time.monotonic() - started)
 
 
-def _replicas(leases: LeaseStore, request: DrainRequest) -> int:
-    return 1 if request.backfill else leases.desired(request.topic).replicas
+class _Slots:
+    """What became of the slots of one run."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        """Why slots were left alone."""
+        self._reports: list[DrainReport] = []
+        self._errors: list[PipestreamError] = []
+
+    @property
+    def drained(self) -> int:
+        """Return how many slots had something to drain."""
+        return sum(report.status == "drained" for report in self._reports)
+
+    def run(self, run: SlotRun, spread: Spread, keeper: LeaseKeeper) -> None:
+        """Drain one slot. Its failure must not keep the others waiting, who may have nothing to do with it."""
+        try:
+            self._reports.append(run.execute(spread, keeper.check))
+        except PipestreamError as error:
+            log.warning("%s slot %d: %s", run.request.topic, run.lease.slot, error)
+            self._errors.append(error)
+
+    def raise_worst(self) -> None:
+        """Raise what needs a person, if anything does, else the first thing that only needs a retry."""
+        for error in sorted(self._errors, key=lambda error: error.transient):
+            raise error
+
+    def report(self, topic: str, seconds: float) -> DrainReport:
+        """Return one report for all slots."""
+        if not self._reports:
+            return DrainReport("skipped", topic, reason="; ".join(self.notes))
+        total = sum((Tally(r.records, r.documents_out, r.dead_letters) for r in self._reports), Tally())
+        status = "drained" if self.drained else self._reports[0].status
+        reasons = [] if self.drained else [self._reports[0].reason]
+        return DrainReport(
+            status=status,
+            topic=topic,
+            reason="; ".join([*reasons, *self.notes]),
+            ranges=sum(report.ranges for report in self._reports),
+            recovered_ranges=sum(report.recovered_ranges for report in self._reports),
+            records=total.records,
+            documents_out=dict(total.documents_out),
+            dead_letters=total.dead_letters,
+            seconds=round(seconds, 3),
+        )
+
+
+def _desired(leases: LeaseStore, request: DrainRequest) -> DesiredState:
+    """Return what is wanted of the topic, as far as this run can give it."""
+    desired = leases.desired(request.topic)
+    node_id = topic_targets(request.graph).get(request.topic, "")
+    # A backfill has one slot, for all partitions; and order across partitions takes one reader of them all.
+    if request.backfill or (node_id and request.graph.node_by_id[node_id].ordering == "timestamp"):
+        return replace(desired, replicas=1)
+    return desired
+
+
+def _slot_order(request: DrainRequest, replicas: int) -> list[int]:
+    """Return the slots in the order to try them, which starts elsewhere for each run, but not for its retries.
+
+    Where there are more slots than one run may drain, those at the end would otherwise never have their turn.
+    """
+    first = crc32(request.run_id.encode()) % replicas
+    return [*range(first, replicas), *range(first)]
 
 
 def _acquire(leases: LeaseStore, request: DrainRequest, slot: int, holder: str, ttl_s: float) -> Lease:
     """Take a slot of the topic. A lease that an earlier try of this very run left behind is waited out."""
-    deadline = time.monotonic() + 2 * ttl_s
+    deadline = time.monotonic() + leases.longest_expiry_s(ttl_s)
     while True:
         try:
-            return leases.acquire(request.topic, slot, holder, ttl_s)
+            return leases.acquire(request.leased, slot, holder, ttl_s)
         except LeaseUnavailable as error:
             is_own = error.holder.startswith(f"{request.run_id}@")
             if not is_own or time.monotonic() > deadline:
                 raise
             log.info("an earlier try of this run died holding the lease; waiting for it to expire")
-            leases.wait_free(request.topic, slot, deadline - time.monotonic())
-
-
-def _combine(
-    topic: str, reports: Sequence[DrainReport], busy: Sequence[LeaseUnavailable], seconds: float
-) -> DrainReport:
-    """Return one report for all slots of a run."""
-    if not reports:
-        return DrainReport("skipped", topic, reason="; ".join(str(error) for error in busy))
-    total = sum((Tally(r.records, r.documents_out, r.dead_letters) for r in reports), Tally())
-    drained = [report for report in reports if report.status == "drained"]
-    return DrainReport(
-        status="drained" if drained else reports[0].status,
-        topic=topic,
-        reason="" if drained else reports[0].reason,
-        ranges=sum(report.ranges for report in reports),
-        recovered_ranges=sum(report.recovered_ranges for report in reports),
-        records=total.records,
-        documents_out=dict(total.documents_out),
-        dead_letters=total.dead_letters,
-        seconds=round(seconds, 3),
-    )
+            leases.wait_free(request.leased, slot, deadline - time.monotonic())

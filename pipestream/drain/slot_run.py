@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from pipestream import faults
@@ -21,18 +21,21 @@ from pipestream.drain.model import (
     RangeTask,
     Spread,
     consumer_group,
+    ordered_transactional_id,
+    transactional_id,
 )
 from pipestream.drain.note import note_start, read_note
-from pipestream.errors import LedgerConflict, TopicMissing, TopicReplaced
+from pipestream.errors import LedgerConflict, TasksFailed, TopicMissing, TopicReplaced
 from pipestream.graph.flow import start_at, topic_targets
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.model import Graph
 from pipestream.graph.proto import to_binary
+from pipestream.graph.start import StartKind
 from pipestream.leases.slots import slot_partitions
 from pipestream.leases.store import Lease
 from pipestream.ledger import Entry, EntryKind, Ledger, Plan, Tally
-from pipestream.offsets.plan import plan_ranges
-from pipestream.offsets.ranges import OffsetRange, Watermarks
+from pipestream.offsets.plan import cut_ranges, plan_ranges
+from pipestream.offsets.ranges import OffsetRange
 from pipestream.offsets.reconcile import reconcile
 from pipestream.offsets.start import start_offsets
 from pipestream.settings import Settings
@@ -72,21 +75,42 @@ class SlotRun:
         recovered: list[Entry] = []
         if plan is not None:
             log.info("taking up plan %s, made at %s", plan.plan_id, plan.planned_at)
+            if plan.topic_id != identity.topic_id:
+                raise TopicReplaced(self.request.topic)
+            if self.request.backfill:
+                self.request.backfill.check_plan(plan)
             self._use_graph_of(plan)
         else:
             plan, recovered = self._make_plan(identity, check_lease)
         check_lease()
-        remaining = self._remaining(plan) if plan else []
-        if not remaining:
+        if plan is None or not self._remaining(plan):
             return self._nothing_left(plan, recovered)
-        assert plan is not None
-        outcomes: list[RangeOutcome] = []
-        for outcome in spread(self._tasks(identity, remaining)):
-            # Where ranges are drained one after the other, a run that was overtaken must not begin another: its
-            # producer would fence the run that overtook it.
-            check_lease()
-            outcomes.append(outcome)
-        outcomes.sort(key=lambda outcome: outcome.partition)
+        while remaining := self._remaining(plan):
+            self._drain_and_enter(self._next_piece(remaining), identity, spread, check_lease)
+        return self._report("drained", recovered, self._entered(plan))
+
+    def _next_piece(self, remaining: list[OffsetRange]) -> list[OffsetRange]:
+        """Return what to drain before the next entry: a backfill covers all of its range, in pieces of the budget.
+
+        The plan of any other run fits the budget. And where order matters, it must not end with a piece.
+        """
+        return remaining if self._is_ordered else cut_ranges(remaining, self.request.budget)
+
+    @property
+    def _is_ordered(self) -> bool:
+        return self.graph.node_by_id[self._node_id].ordering == "timestamp"
+
+    @property
+    def _node_id(self) -> str:
+        node_id = topic_targets(self.graph).get(self.request.topic)
+        if node_id is None:
+            raise TopicMissing(self.request.topic)
+        return node_id
+
+    def _drain_and_enter(
+        self, ranges: Sequence[OffsetRange], identity: TopicIdentity, spread: Spread, check_lease: Callable[[], None]
+    ) -> None:
+        outcomes = self._drain(spread, self._tasks(identity, ranges), check_lease)
         faults.reach(faults.RANGES_DRAINED)
         check_lease()
         entries = [self._entry(outcome, identity) for outcome in outcomes if outcome.end > outcome.start]
@@ -94,7 +118,21 @@ class SlotRun:
             self.ledger.enter(entries)
         faults.reach(faults.RANGES_ENTERED)
         _raise_first_failure(outcomes)
-        return self._report("drained", recovered, self._entered(plan))
+        assert entries, "a task that does not fail gets somewhere"
+
+    @staticmethod
+    def _drain(spread: Spread, tasks: Sequence[RangeTask], check_lease: Callable[[], None]) -> list[RangeOutcome]:
+        outcomes: list[RangeOutcome] = []
+        try:
+            for outcome in spread(tasks):
+                # Where ranges are drained one after the other, a run that was overtaken must not begin another: its
+                # producer would fence the run that overtook it.
+                check_lease()
+                outcomes.append(outcome)
+        except TasksFailed:
+            check_lease()  # tasks are cancelled when the lease is lost, and then that is what to say
+            raise
+        return sorted(outcomes, key=lambda outcome: outcome.partition)
 
     def _use_graph_of(self, plan: Plan) -> None:
         if plan.graph_hash == self.graph_hash:
@@ -138,6 +176,7 @@ class SlotRun:
             holder=self.lease.holder,
             token=self.lease.token,
             planned_at=datetime.now(UTC),
+            doc_ids=request.backfill.doc_ids if request.backfill else (),
         )
         self.ledger.write_plan(plan)
         faults.reach(faults.PLAN_WRITTEN)
@@ -148,29 +187,32 @@ class SlotRun:
         request, topic = self.request, self.request.topic
         partitions = slot_partitions(self.lease.slot, self.replicas, len(identity.partitions))
         watermarks = self.broker.settled_watermarks(topic, partitions)
-        heads = self.ledger.heads(request.lane, topic, partitions)
-        committed = self.broker.committed(self.group, topic, partitions)
+        heads = self.ledger.heads(request.lane, topic, identity.partitions)
+        committed = self.broker.committed(self.group, topic, identity.partitions)
+        # Only a topic that is wholly new has a place to start; a partition that was added is read from its beginning.
+        if not heads and not committed:
+            heads = self._begin(identity)
         offsets = {partition: found.offset for partition, found in committed.items()}
         begins = {p: start for p, found in committed.items() if (start := note_start(found.note)) is not None}
         standing = reconcile(topic, partitions, heads, offsets, begins, watermarks)
         recovered = [self._recovered(r, committed[r.partition].note, identity) for r in standing.left_behind]
-        # A partition added later starts at its beginning: only a topic that is wholly new has a place to start.
-        next_offsets = standing.next_offsets or self._begin(identity, watermarks)
-        return plan_ranges(topic, next_offsets, watermarks, budget=request.budget), recovered
+        return plan_ranges(topic, standing.next_offsets, watermarks, budget=request.budget), recovered
 
-    def _begin(self, identity: TopicIdentity, watermarks: Mapping[int, Watermarks]) -> dict[int, int]:
-        """Choose where a topic without a head starts, and keep the answer: it moves with time."""
+    def _begin(self, identity: TopicIdentity) -> dict[int, int]:
+        """Choose where a topic without a head starts, for all its partitions, and keep the answer.
+
+        Kept also where the answer is "at the earliest": what retention deletes from now on is missed.
+        """
         lane, topic = self.request.lane, self.request.topic
-        policy = self.request.start_at or start_at(self.graph, topic)
-        if not policy:
-            return {}
+        watermarks = self.broker.watermarks(topic, identity.partitions)
+        policy = self.request.start_at or start_at(self.graph, topic) or StartKind.EARLIEST.value
         starts = start_offsets(self.broker, topic, watermarks, policy, watermarks)
         skipped = [
             self._make_entry(OffsetRange(topic, p, watermarks[p].low, start), EntryKind.SKIPPED, None, 0.0, identity)
             for p, start in starts.items()
             if start > watermarks[p].low
         ]
-        self.ledger.begin(lane, topic, identity.topic_id, starts, skipped)
+        starts = self.ledger.begin(lane, topic, identity.topic_id, starts, skipped)
         log.info("%s starts at %s: %s", topic, policy, starts)
         return starts
 
@@ -179,21 +221,35 @@ class SlotRun:
         heads = self.ledger.heads(plan.lane, plan.topic, (r.partition for r in plan.ranges))
         left = []
         for planned in plan.ranges:
-            start = max(planned.start, heads.get(planned.partition, planned.start))
+            start = heads.get(planned.partition, planned.start)
+            if start < planned.start:
+                raise LedgerConflict(
+                    f"{planned}: its head was moved back to {start} after plan {plan.plan_id} was made; "
+                    f"run under a new run id to drain from there"
+                )
             if start < planned.end:
                 left.append(OffsetRange(planned.topic, planned.partition, start, planned.end))
         return left
 
     def _tasks(self, identity: TopicIdentity, ranges: Sequence[OffsetRange]) -> list[RangeTask]:
         """One task a range; one task for all of them where the node wants its records in order of time."""
-        node_id = topic_targets(self.graph).get(self.request.topic)
-        if node_id is None:
-            raise TopicMissing(self.request.topic)
-        is_ordered = self.graph.node_by_id[node_id].ordering == "timestamp"
-        groups = [ranges] if is_ordered else [[each] for each in ranges]
-        return [self._task(identity, node_id, group) for group in groups]
+        topic, node_id = self.request.topic, self._node_id
+        ordered_id = ordered_transactional_id(self.group, topic)
+        ids = {partition: transactional_id(self.group, topic, partition) for partition in identity.partitions}
+        if self._is_ordered:
+            # Of all partitions, not only those that have something to do now: an earlier task may be at work on them.
+            return [self._task(identity, node_id, ranges, (ordered_id, *ids.values()))]
+        # The node may have wanted order until now, and a task of then may still be at work.
+        self.broker.fence(topic, [ordered_id])
+        return [self._task(identity, node_id, [each], (ids[each.partition],)) for each in ranges]
 
-    def _task(self, identity: TopicIdentity, node_id: str, ranges: Sequence[OffsetRange]) -> RangeTask:
+    def _task(
+        self,
+        identity: TopicIdentity,
+        node_id: str,
+        ranges: Sequence[OffsetRange],
+        transactional_ids: tuple[str, ...],
+    ) -> RangeTask:
         datasource_id = self.request.topic.removeprefix("intake.") if self.request.topic.startswith("intake.") else ""
         return RangeTask(
             topic=self.request.topic,
@@ -207,6 +263,7 @@ class SlotRun:
             accept_failures=self.request.accept_failures,
             doc_ids=self.request.backfill.doc_ids if self.request.backfill else (),
             is_live=self.request.backfill is None,
+            transactional_ids=transactional_ids,
             graph=b64encode(to_binary(self.graph)).decode(),
         )
 
@@ -244,7 +301,7 @@ class SlotRun:
     def _entered(self, plan: Plan | None) -> list[Entry]:
         if plan is None:
             return []
-        found = self.ledger.entries(plan_id=plan.plan_id)
+        found = self.ledger.entries(lane=plan.lane, topic=plan.topic, plan_id=plan.plan_id, since=plan.planned_at)
         return [entry for entry in found if entry.kind is EntryKind.DRAINED]
 
     def _nothing_left(self, plan: Plan | None, recovered: list[Entry]) -> DrainReport:

@@ -4,8 +4,11 @@ Exactly once, whatever dies when:
 
 1. Start the partition's transactional producer. That fences every earlier one and aborts what it left open.
 2. Only then read the committed offset: nobody else can move it any more. Start there.
-3. Per chunk: read, hydrate, process, store objects (their names are derived, so twice is once), then in one
+3. Per chunk: read, mark, hydrate, process, store objects (their names are derived, so twice is once), then in one
    transaction send the outputs, the dead letters and the new offset.
+
+And no record stops those behind it: one that processes die at, or whose output Kafka refuses, is given up. Either is
+done inside the same chunk and the same one transaction.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TypeVar
@@ -21,13 +24,24 @@ from typing import TypeVar
 from pipestream import faults
 from pipestream.documents.store import open_store
 from pipestream.drain.broker import Committed
-from pipestream.drain.chunk import ChunkProcessor, ChunkResult
+from pipestream.drain.chunk import ChunkProcessor
+from pipestream.drain.marks import Marks
 from pipestream.drain.model import RangeOutcome, RangeTask
 from pipestream.drain.note import read_note, write_note
+from pipestream.drain.records import InputRecord
+from pipestream.drain.result import ChunkResult, RecordResult
 from pipestream.drain.writer import Progress, TransactionalWriter
 from pipestream.engine.follow import retry_policy
 from pipestream.engine.services import open_services
-from pipestream.errors import PipestreamError, RangeMostlyFailing, TransientError
+from pipestream.errors import (
+    LedgerConflict,
+    PipestreamError,
+    ProcessDied,
+    RangeMostlyFailing,
+    RecordTooLarge,
+    TransientError,
+)
+from pipestream.graph.flow import fused_with
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.proto import from_kept
 from pipestream.ledger.model import Tally
@@ -39,13 +53,17 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
-def drain_ranges(task: RangeTask, settings: Settings) -> list[RangeOutcome]:
+def drain_ranges(
+    task: RangeTask, settings: Settings, check_lease: Callable[[], None] = lambda: None
+) -> list[RangeOutcome]:
     """Drain a task's ranges and say how far each got.
 
     An error of ours is part of the answer rather than raised, so that what was done before it is entered.
+
+    :param check_lease: raises when the run should stop; asked before every transaction.
     """
     started = time.monotonic()
-    drain = _RangeDrain(task, settings)
+    drain = _RangeDrain(task, settings, check_lease)
     error: PipestreamError | None = None
     try:
         drain.run()
@@ -64,7 +82,7 @@ def drain_ranges(task: RangeTask, settings: Settings) -> list[RangeOutcome]:
             seconds=seconds / len(task.offsets),
             error=str(error) if error else "",
             error_kind=type(error).__name__ if error else "",
-            transient=isinstance(error, TransientError),
+            transient=error is not None and error.transient,
         )
         for each in task.ranges
     ]
@@ -73,9 +91,10 @@ def drain_ranges(task: RangeTask, settings: Settings) -> list[RangeOutcome]:
 class _RangeDrain:
     """One pass over a task's ranges. ``positions`` is where the committed transactions end, per partition."""
 
-    def __init__(self, task: RangeTask, settings: Settings) -> None:
+    def __init__(self, task: RangeTask, settings: Settings, check_lease: Callable[[], None]) -> None:
         self.task = task
         self.settings = settings
+        self._check_lease = check_lease
         self.ranges = {each.partition: each for each in task.ranges}
         self.positions = {each.partition: each.start for each in task.ranges}
         self.tallies: dict[int, Tally | None] = {each.partition: Tally() for each in task.ranges}
@@ -85,6 +104,7 @@ class _RangeDrain:
     def run(self) -> None:
         task, settings = self.task, self.settings
         graph = from_kept(b64decode(task.graph), source=f"plan of {task.topic}")
+        digest = graph_hash(graph)
         with ExitStack() as stack:
             store = stack.enter_context(open_store(settings.store_uri, settings))
             services = stack.enter_context(open_services(graph, settings, task.node_id))
@@ -92,14 +112,20 @@ class _RangeDrain:
             reader = stack.enter_context(OrderedRangeReader(settings, task.group, task.ranges))
             for (_, partition), committed in reader.committed().items():
                 self._take_up(partition, committed)
-            processor = ChunkProcessor(task, graph, graph_hash(graph), services, store, settings)
+            marks = stack.enter_context(Marks(store, task, digest, self._patiently))
+            marks.read(self.positions)
+            processor = ChunkProcessor(task, graph, digest, services, store, settings)
             starts = {(task.topic, partition): position for partition, position in self.positions.items()}
             for records, ends in reader.chunks(starts, settings.chunk_records):
-                result = self._patiently(partial(processor.process, records))
-                self._refuse_if_mostly_failing(result, len(records))
+                result = self._process(processor, marks, records)
                 faults.reach(faults.CHUNK_PROCESSED)
                 self._patiently(partial(store.put_many, list(result.objects.items())))
-                self._commit(writer, reader, result, {partition: end for (_, partition), end in ends.items()})
+                offsets = {partition: end for (_, partition), end in ends.items()}
+                self._check_lease()
+                self._commit_giving_up(processor, partial(self._commit, writer, reader, result, offsets), result)
+                self._seen += len(result)
+                self._failed += result.failed
+                marks.passed(offsets)
                 faults.reach(faults.CHUNK_COMMITTED)
 
     def _take_up(self, partition: int, committed: Committed) -> None:
@@ -108,12 +134,80 @@ class _RangeDrain:
         A group that was quiet for long has no committed offset any more; then the plan's start still holds.
         """
         planned = self.ranges[partition]
+        if committed.offset < planned.start:
+            raise LedgerConflict(
+                f"{planned}: its group's offset is {committed.offset}. An operator moved it back after this was "
+                f"planned, or Kafka lost it; if no run goes on from there, set it with `pipestream ledger rebaseline`"
+            )
         if committed.offset > planned.start:
             log.info("%s: an earlier try got to %d, going on there", planned, committed.offset)
             self.positions[partition] = committed.offset
             # Another run may have gone further than this plan; its note then counts records that are not ours.
             is_ours = committed.offset <= planned.end
             self.tallies[partition] = read_note(committed.note, planned.start) if is_ours else None
+
+    def _process(self, processor: ChunkProcessor, marks: Marks, records: Sequence[InputRecord]) -> ChunkResult:
+        starts = {record.partition: self.positions[record.partition] for record in records}
+        if marks.are_suspect(starts):
+            result = self._process_carefully(processor, marks, records)
+        else:
+            marks.begin(starts)
+            result = self._patiently(partial(processor.process, records))
+        self._refuse_if_mostly_failing(result)
+        return result
+
+    def _process_carefully(
+        self, processor: ChunkProcessor, marks: Marks, records: Sequence[InputRecord]
+    ) -> ChunkResult:
+        """Process a chunk that an earlier try died in: one record at a time, each named in the mark before it begins.
+
+        Each record's objects are stored at once and not held, since it may have been memory that a try died of.
+        """
+        log.warning("%s: an earlier try died after %s; going on one record at a time", self.task.topic, self.positions)
+        result = ChunkResult()
+        for record in records:
+            marks.approach(record, self.positions[record.partition])
+            done = self._process_suspect(processor, record, marks.deaths(record))
+            self._patiently(partial(processor.store.put_many, list(done.objects.items())))
+            done.objects.clear()
+            result.put(done)
+        marks.leave()
+        return result
+
+    def _process_suspect(self, processor: ChunkProcessor, record: InputRecord, deaths: int) -> RecordResult:
+        node_id = self.task.node_id
+        policy = retry_policy(processor.graph.node_by_id.get(node_id), self.settings)
+        # The try that died before anybody looked was one as well; but which record it died at is not known.
+        if deaths < max(1, policy.max_attempts - 1):
+            return self._patiently(partial(processor.process_one, record))
+        error = ProcessDied(fused_with(processor.graph, node_id), deaths)
+        log.error("%s[%d] offset %d is given up: %s", record.topic, record.partition, record.offset, error)
+        return processor.give_up(record, error, attempts=deaths + 1)
+
+    def _commit_giving_up(self, processor: ChunkProcessor, commit: Callable[[], None], result: ChunkResult) -> None:
+        """Commit a chunk; each record with an output that Kafka refuses for its size is given up, and the rest goes on.
+
+        :raises RecordTooLarge: Kafka refuses even a dead letter.
+        """
+        while True:
+            try:
+                return commit()
+            except RecordTooLarge as error:
+                refused = result.owner(error.index)
+                done = self._give_up_too_large(processor, refused, error)
+                self._patiently(partial(processor.store.put_many, list(done.objects.items())))
+                result.put(done)
+                self._refuse_if_mostly_failing(result)
+
+    def _give_up_too_large(
+        self, processor: ChunkProcessor, refused: RecordResult, error: RecordTooLarge
+    ) -> RecordResult:
+        # Once given up it is at the error-end, if there is one, whose topic may be too narrow as well.
+        if refused.is_given_up and refused.dead_letters:
+            raise error
+        record = refused.record
+        log.error("%s[%d] offset %d is given up: %s", record.topic, record.partition, record.offset, error)
+        return processor.give_up(record, refused.error or error, attempts=1, as_dead_letter=refused.is_given_up)
 
     def _commit(
         self, writer: TransactionalWriter, reader: OrderedRangeReader, result: ChunkResult, ends: Mapping[int, int]
@@ -130,15 +224,12 @@ class _RangeDrain:
         self.positions |= moved
         self.tallies |= tallies
 
-    def _refuse_if_mostly_failing(self, result: ChunkResult, records: int) -> None:
-        self._seen += records
-        self._failed += result.failed
-        if self.task.accept_failures or self._seen < self.settings.failing_minimum:
+    def _refuse_if_mostly_failing(self, result: ChunkResult) -> None:
+        seen, failed = self._seen + len(result), self._failed + result.failed
+        if self.task.accept_failures or seen < self.settings.failing_minimum:
             return
-        if self._failed > self.settings.failing_share * self._seen:
-            raise RangeMostlyFailing(
-                self.task.topic, self.task.offsets[0][0], self._failed, self._seen, result.last_error
-            )
+        if failed > self.settings.failing_share * seen:
+            raise RangeMostlyFailing(self.task.topic, self.task.offsets[0][0], failed, seen, result.last_error)
 
     def _patiently(self, work: Callable[[], Result]) -> Result:
         """Retry work on the object store, whose outage would fail every record of the chunk alike."""

@@ -7,21 +7,25 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from pipestream import faults
-from pipestream.drain.broker import explain_errors, transactional_producer
+from pipestream.drain.broker import start_producer
 from pipestream.drain.records import OutputRecord
 from pipestream.errors import BrokerUnavailable, LeaseLost, PipestreamError, RecordTooLarge
 from pipestream.settings import Settings
+from pipestream.topics.admin import TopicAdmin
 
 log = logging.getLogger(__name__)
 
 # A call that is this much later than its own timeout will not come back.
 _GRACE_S = 5.0
+# Deliveries are waited for in such slices, to hear in between that one was refused.
+_DELIVERY_POLL_S = 0.1
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
@@ -34,6 +38,10 @@ class Progress:
     note: str = ""
 
 
+class _Refused(Exception):
+    """Kafka refused a record of the transaction for its size. The transaction is aborted."""
+
+
 class TransactionalWriter:
     """The one producer that may write for its partitions: starting it fences every earlier one."""
 
@@ -42,9 +50,11 @@ class TransactionalWriter:
         self._settings = settings
         self._topic = topic
         self._hangs = False
+        self._is_refused = False
+        self._lost_count = False
         for other in transactional_ids[1:]:
-            _start(settings, other, topic).close()
-        self._producer = _start(settings, transactional_ids[0], topic)
+            start_producer(settings, other, topic).close()
+        self._producer = start_producer(settings, transactional_ids[0], topic)
 
     def __enter__(self) -> Self:
         return self
@@ -62,24 +72,112 @@ class TransactionalWriter:
         """Send outputs, and the group's new offsets, all or nothing.
 
         :raises LeaseLost: a newer run has fenced this one; nothing was written.
-        :raises RecordTooLarge: Kafka refuses one of the outputs for its size.
+        :raises RecordTooLarge: Kafka refuses one of the outputs for its size; nothing was written, and the writer
+            may be used again.
         :raises BrokerUnavailable: the broker did not answer. Whether the transaction holds is then known to
             the next producer alone, which reads the committed offset after it has fenced this one.
         """
+        offsets = [TopicPartition(self._topic, each.partition, each.offset, each.note) for each in progress]
+        try:
+            self._transact(partial(self._send, outputs, offsets, group_metadata))
+        except _Refused:
+            # Kafka judges whole batches, compressed: only sent by itself is a record known to be too large.
+            index = self._find_refused(outputs)
+            if index is not None:
+                output = outputs[index]
+                limit = TopicAdmin(self._settings).max_message_bytes([output.topic])[output.topic]
+                raise RecordTooLarge(self._topic, output.topic, output.size_bytes, limit, index) from None
+            self._transact(partial(self._send, outputs, offsets, group_metadata, apart=True))
+
+    def _send(
+        self, outputs: Sequence[OutputRecord], offsets: list[TopicPartition], group_metadata: Any, apart: bool = False
+    ) -> None:
+        for output in outputs:
+            self._produce(output)
+            if apart:
+                self._deliver()
+        self._call(self._producer.send_offsets_to_transaction, offsets, group_metadata)
+        faults.reach(faults.CHUNK_PRODUCED)
+        deadline = time.monotonic() + 2 * self._settings.kafka_timeout_s
+        # Only now: a commit waits for records that, behind a refused one in their partition, are never sent.
+        self._deliver()
+        self._commit_patiently(deadline)
+
+    def _find_refused(self, outputs: Sequence[OutputRecord]) -> int | None:
+        """Return the place of an output that Kafka refuses even by itself, looking at the largest first."""
+        places = sorted(range(len(outputs)), key=lambda place: outputs[place].size_bytes, reverse=True)
+        sent: list[int] = []
+
+        def send_each() -> None:
+            sent.clear()
+            for place in places:
+                sent.append(place)
+                self._produce(outputs[place])
+                self._deliver()
+                if len(self._producer):  # a refusal that comes later would be taken for the next one's
+                    raise BrokerUnavailable(f"writing the outputs of {self._topic}: a record is not acknowledged")
+            self._call(self._producer.abort_transaction)
+
+        try:
+            self._transact(send_each)
+        except _Refused:
+            return sent[-1]
+        return None
+
+    def _transact(self, work: Callable[[], None]) -> None:
+        """Do a transaction's work, which ends it; abort it where the work fails.
+
+        :raises _Refused: Kafka refused a record for its size.
+        """
+        self._is_refused = False
         try:
             self._producer.begin_transaction()
-            for output in outputs:
-                _produce(self._producer, output)
-            offsets = [TopicPartition(self._topic, each.partition, each.offset, each.note) for each in progress]
-            self._call(self._producer.send_offsets_to_transaction, offsets, group_metadata)
-            faults.reach(faults.CHUNK_PRODUCED)
-            self._commit_patiently()
+            work()
         except KafkaException as error:
-            raise self._explain(error.args[0], outputs) from error
+            cause = error.args[0]
+            is_too_large = cause.code() == KafkaError.MSG_SIZE_TOO_LARGE
+            # Records that follow on a failure are refused with _STATE; only a commit may leave the outcome open.
+            is_failed = cause.txn_requires_abort() or is_too_large or cause.code() == KafkaError._STATE
+            if is_failed:
+                self._abort()  # which also hears of what was refused
+            if is_too_large or self._is_refused:
+                self._lost_count = True
+                raise _Refused from error
+            if is_failed and self._lost_count and cause.code() not in _FENCED:
+                # After a refused batch the client may go on counting where the broker has not (seen with librdkafka
+                # 2.16). The abort has asked the broker for a new epoch, and with it both start anew.
+                self._lost_count = False
+                self._transact(work)
+                return
+            raise self._explain(cause) from error
 
-    def _commit_patiently(self) -> None:
+    def _deliver(self) -> None:
+        """Wait until what was produced has arrived, or one of it was refused; a commit tells of other trouble."""
+        deadline = time.monotonic() + self._settings.kafka_timeout_s
+        while self._producer.flush(_DELIVERY_POLL_S) and time.monotonic() < deadline:
+            if self._is_refused:
+                break
+        if self._is_refused:
+            raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+
+    def _note_delivery(self, error: KafkaError | None, _message: Message) -> None:
+        self._is_refused = self._is_refused or (error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE)
+
+    def _produce(self, output: OutputRecord) -> None:
+        headers: list[tuple[str, str | bytes | None]] = list(output.headers)
+        while True:
+            try:
+                self._producer.produce(
+                    output.topic, value=output.value, key=output.key, headers=headers, on_delivery=self._note_delivery
+                )
+            except BufferError:
+                # The local queue is full. Deliveries empty it, or they time out and the commit says why.
+                self._producer.poll(1.0)
+            else:
+                return
+
+    def _commit_patiently(self, deadline: float) -> None:
         """Commit, asking again for as long as the client says that the answer is only late."""
-        deadline = time.monotonic() + 2 * self._settings.kafka_timeout_s
         while True:
             try:
                 self._call(self._producer.commit_transaction)
@@ -88,6 +186,13 @@ class TransactionalWriter:
                     raise
             else:
                 return
+
+    def _abort(self) -> None:
+        try:
+            self._call(self._producer.abort_transaction)
+        except (KafkaException, BrokerUnavailable) as error:
+            # The broker aborts it when the next producer starts under the same id, or at the timeout.
+            log.warning("%s: could not abort the transaction: %s", self._topic, error)
 
     def _call(self, call: Callable[..., Any], *arguments: Any) -> None:
         """Make a call with the timeout, and give up on it when it does not come back.
@@ -113,36 +218,7 @@ class TransactionalWriter:
         if raised:
             raise raised[0]
 
-    def _explain(self, cause: KafkaError, outputs: Sequence[OutputRecord]) -> PipestreamError:
+    def _explain(self, cause: KafkaError) -> PipestreamError:
         if cause.code() in _FENCED:
             return LeaseLost(self._topic, 0, "a newer run took over")
-        is_too_large = cause.code() == KafkaError.MSG_SIZE_TOO_LARGE
-        if cause.txn_requires_abort() or is_too_large:
-            try:
-                self._call(self._producer.abort_transaction)
-            except (KafkaException, BrokerUnavailable) as error:
-                # The broker aborts it when the next producer starts under the same id, or at the timeout.
-                log.warning("%s: could not abort the transaction: %s", self._topic, error)
-        if is_too_large:
-            largest = max(outputs, key=lambda output: len(output.value or b""))
-            return RecordTooLarge(self._topic, largest.topic, len(largest.value or b""))
-        return BrokerUnavailable(f"writing the outputs of {self._topic}: {cause}")
-
-
-def _start(settings: Settings, transactional_id: str, topic: str) -> Producer:
-    producer = transactional_producer(settings, transactional_id)
-    with explain_errors(settings, topic):
-        producer.init_transactions(settings.kafka_timeout_s)
-    return producer
-
-
-def _produce(producer: Producer, output: OutputRecord) -> None:
-    headers: list[tuple[str, str | bytes | None]] = list(output.headers)
-    while True:
-        try:
-            producer.produce(output.topic, value=output.value, key=output.key, headers=headers)
-        except BufferError:
-            # The local queue is full. Deliveries empty it, or they time out and the commit says why.
-            producer.poll(1.0)
-        else:
-            return
+        return BrokerUnavailable(f"writing the outputs of {self._topic}: {cause.str()}")

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from pipestream.engine.emission import Emission, Outcome
 from pipestream.engine.remote import RemoteEngine
-from pipestream.errors import HopsExceeded, PipestreamError, RecordInvalid
+from pipestream.errors import HopsExceeded, PipestreamError, RecordInvalid, printable
 from pipestream.graph.model import Edge, Graph, Node
 from pipestream.ids import derive_child_id
 from pipestream.modules.model import Module, ModuleContext
@@ -82,7 +82,7 @@ def fail(stream: PipeStream, graph: Graph, error: PipestreamError, attempts: int
     failed = _copy(stream)
     metadata = failed.metadata
     metadata.stream_error.Clear()
-    metadata.stream_error.error_message = str(error)
+    metadata.stream_error.error_message = printable(error)
     metadata.stream_error.error_code = type(error).__name__
     metadata.stream_error.originating_node_id = stream.current_node_id
     metadata.stream_error.timestamp.FromNanoseconds(int(now * 1e9))

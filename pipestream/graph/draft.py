@@ -96,7 +96,6 @@ def build_node(values: Mapping[str, Any], cluster_id: str) -> Node:
         partitions=values.get("partitions"),
         retention_hours=values.get("retention_hours"),
         slots=values.get("slots", 1),
-        save_on_error=values.get("save_on_error", False),
         ordering=values.get("ordering", ""),
         start_at=values.get("start_at", ""),
         visibility=Visibility(values.get("visibility", Visibility.PRIVATE.value)),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipestream.graph.model import Edge, Graph, Transport
+from pipestream.graph.model import Datasource, Edge, Graph, Node, Transport
 from pipestream.topics.names import TopicKind, bridge_topic, edge_topic, intake_topic, node_topic
 
 
@@ -98,8 +98,19 @@ def fused_with(graph: Graph, node_id: str) -> list[str]:
 
 def start_at(graph: Graph, topic: str) -> str:
     """Return where a topic without a head starts, as its datasource or its node says; empty: at its beginning."""
-    node = graph.node_by_id.get(topic_targets(graph).get(topic, ""))
+    source = _source_of(graph, topic)
+    return source.start_at if source else ""
+
+
+def slots_of(graph: Graph, topic: str) -> int:
+    """Return how many drains may share a drained topic to begin with, as its datasource or its node says."""
+    source = _source_of(graph, topic)
+    return source.slots if source else 1
+
+
+def _source_of(graph: Graph, topic: str) -> Datasource | Node | None:
+    """Return the part of the graph that a drained topic belongs to."""
     for source in graph.datasources:
         if topic == intake_topic(source.datasource_id):
-            return source.start_at
-    return node.start_at if node else ""
+            return source
+    return graph.node_by_id.get(topic_targets(graph).get(topic, ""))

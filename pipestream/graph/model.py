@@ -107,7 +107,6 @@ class Node:
     partitions: int | None = None
     retention_hours: float | None = None
     slots: int = 1
-    save_on_error: bool = False
     ordering: str = ""
     """``timestamp``: release records across partitions in timestamp order. Empty: in partition order."""
     start_at: str = ""

@@ -143,7 +143,6 @@ def _node_message(node: Node) -> GraphNode:
         pre_mappings=[_mapping_message(mapping) for mapping in node.pre_mappings],
         post_mappings=[_mapping_message(mapping) for mapping in node.post_mappings],
         filter_conditions=node.filters,
-        save_on_error=node.save_on_error,
         kafka_partitions=node.partitions or 0,
         consumer_slots=node.slots,
         engine_address=node.engine,

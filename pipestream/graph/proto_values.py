@@ -81,7 +81,6 @@ def _node(node: GraphNode, graph: PipelineGraph, place: str, report: Report) -> 
             slots=node.consumer_slots,
             ordering=node.ordering,
             start_at=node.start_at,
-            save_on_error=node.save_on_error,
         ),
         **({"dead_letters": _dead_letters(node.dlq_config)} if node.HasField("dlq_config") else {}),
     }
@@ -99,6 +98,9 @@ def _refuse_unsupported(node: GraphNode, graph: PipelineGraph, place: str, repor
         report.problem(f"{place}.mode", "a node cannot be in design alone", "set the mode of the graph")
     if node.repository_path:
         report.problem(f"{place}.repository_path", "objects have fixed keys", "remove it")
+    if node.save_on_error:
+        message = "a document that fails is always kept, by its dead letter or its error end"
+        report.problem(f"{place}.save_on_error", message, "remove it")
 
 
 def _dead_letters(policy: DlqConfig) -> dict[str, Any]:

@@ -43,11 +43,15 @@ DEAD_LETTERS = Section(
     {
         "enabled": Field(Flag(), "Whether documents that fail here become dead letters; default true."),
         "topic": Field(Text(1), "Topic instead of dlq.CLUSTER.NODE."),
-        "max_attempts": Field(Whole(1, 1_000), "Tries of a document that fails transiently."),
+        "max_attempts": Field(
+            Whole(1, 1_000), "Tries of a document that fails transiently, or that a process dies at."
+        ),
         "initial_backoff_ms": Field(Whole(0, DAY_MS), "First pause between tries."),
         "max_backoff_ms": Field(Whole(0, DAY_MS), "Longest pause between tries."),
         "multiplier": Field(Number(1, 1_000, inclusive=True), "How much longer each pause is; default 2."),
-        "include_payload": Field(Flag(), "Whether a dead letter carries the original bytes; default true."),
+        "include_payload": Field(
+            Flag(), "Whether a dead letter holds the document; false: a reference to it, as stored; default true."
+        ),
     },
 )
 
@@ -71,10 +75,12 @@ NODE = Section(
         "timeout_s": Field(Number(0, DAY_S), "How long the module may take for one document."),
         "partitions": Field(Whole(1, MAX_PARTITIONS), "Partitions of the node's topics."),
         "retention_hours": Field(Number(0, MAX_HOURS), "How long Kafka keeps the records of the node's topics."),
-        "slots": Field(Whole(1, MAX_SLOTS), "Drains that may share the node's topic; default 1."),
+        "slots": Field(
+            Whole(1, MAX_SLOTS),
+            "Drains that may share the node's topic at first; default 1. `pipestream leases set` changes it.",
+        ),
         "ordering": Field(Choice(ORDERINGS), "timestamp: release records across partitions in timestamp order."),
         "start_at": Field(Text(1), _START_AT),
-        "save_on_error": Field(Flag(), "Whether a document that fails here is stored as it was; default false."),
     },
 )
 
@@ -107,7 +113,10 @@ DATASOURCE = Section(
         "partitions": Field(Whole(1, MAX_PARTITIONS), "Partitions of the intake topic."),
         "retention_hours": Field(Number(0, MAX_HOURS), "How long Kafka keeps the intake topic's records."),
         "paused": Field(Flag(), "Whether its intake topic is left alone; default false."),
-        "slots": Field(Whole(1, MAX_SLOTS), "Drains that may share the intake topic; default 1."),
+        "slots": Field(
+            Whole(1, MAX_SLOTS),
+            "Drains that may share the intake topic at first; default 1. `pipestream leases set` changes it.",
+        ),
         "start_at": Field(Text(1), _START_AT),
         "schedule": Field(Text(1), "When its connector runs: cron or a preset."),
         "connector": Field(CONNECTOR, "Where scheduled ingestion finds documents."),

@@ -71,6 +71,10 @@ class GraphVersions:
         self._has_tables = False
 
     def save(self, graph: Graph, *, applied_by: str) -> GraphVersion:
+        """Make a graph the active version of its id.
+
+        A new version is made only for a content that no version has yet.
+        """
         content, digest = to_binary(graph), graph_hash(graph)
 
         def work(connection: Connection) -> int:
@@ -93,9 +97,11 @@ class GraphVersions:
         return self._version(graph.graph_id, self._database.run(work))
 
     def graph_ids(self) -> list[str]:
+        """Return the ids of all graphs that have versions, sorted."""
         return [row[0] for row in self._rows("SELECT DISTINCT graph_id FROM graph_versions ORDER BY 1", ())]
 
     def history(self, graph_id: str) -> list[GraphVersion]:
+        """Return all versions of a graph, newest first; none for a graph that was never applied."""
         rows = self._rows(_HISTORY, (graph_id, graph_id))
         return [
             GraphVersion(graph_id, version, digest, by, at, since is not None, since, activated_by or "")
@@ -103,6 +109,7 @@ class GraphVersions:
         ]
 
     def active(self, graph_id: str) -> Graph | None:
+        """Return the active version's graph, or None for a graph that was never applied."""
         rows = self._rows(
             "SELECT content FROM graph_versions WHERE graph_id = %s"
             " AND version = (SELECT version FROM graph_activations WHERE graph_id = %s"
@@ -112,6 +119,10 @@ class GraphVersions:
         return from_kept(bytes(rows[0][0]), source=f"graph {graph_id}") if rows else None
 
     def get(self, graph_id: str, version: int | str) -> Graph:
+        """Return the graph of a version, given by number, or by hash or the start of one.
+
+        :raises VersionMissing: there is none, or the start of the hash fits several.
+        """
         column, value = ("version = %s", version) if isinstance(version, int) else ("starts_with(hash, %s)", version)
         rows = self._rows(
             f"SELECT content FROM graph_versions WHERE graph_id = %s AND {column}",  # noqa: S608 - constants
@@ -122,6 +133,11 @@ class GraphVersions:
         return from_kept(bytes(rows[0][0]), source=f"graph {graph_id}")
 
     def rollback(self, graph_id: str, version: int, *, applied_by: str) -> GraphVersion:
+        """Make an older version the active one again.
+
+        :raises VersionMissing: there is none.
+        """
+
         def work(connection: Connection) -> None:
             _lock_graph(connection, graph_id)
             known = connection.execute(
@@ -136,10 +152,13 @@ class GraphVersions:
         return self._version(graph_id, version)
 
     def leftovers(self, graph_id: str) -> list[str]:
+        """Return the topics that the graph no longer needs but that could not be retired yet, sorted."""
         rows = self._rows("SELECT topic FROM graph_leftovers WHERE graph_id = %s ORDER BY topic", (graph_id,))
         return [row[0] for row in rows]
 
     def note_leftovers(self, graph_id: str, topics: Collection[str]) -> None:
+        """Replace the list of such topics, so that a later apply tries again, also after a crash."""
+
         def work(connection: Connection) -> None:
             _lock_graph(connection, graph_id)
             connection.execute("DELETE FROM graph_leftovers WHERE graph_id = %s", (graph_id,))

@@ -72,7 +72,6 @@ def _node_values(node: Node) -> dict[str, Any]:
             slots=(node.slots, 1),
             ordering=(node.ordering, ""),
             start_at=(node.start_at, ""),
-            save_on_error=(node.save_on_error, False),
         ),
     }
 

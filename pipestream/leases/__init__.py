@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipestream.leases.keeper import LeaseKeeper
-from pipestream.leases.slots import acquire_any, should_yield, slot_partitions
+from pipestream.leases.slots import slot_partitions
 from pipestream.leases.store import Assignment, DesiredState, Lease, LeaseStore
 
 if TYPE_CHECKING:
@@ -17,9 +17,7 @@ __all__ = [
     "Lease",
     "LeaseKeeper",
     "LeaseStore",
-    "acquire_any",
     "open_lease_store",
-    "should_yield",
     "slot_partitions",
 ]
 

@@ -2,15 +2,17 @@
 
 What Consul's rules mean here:
 
-* A session lives at least 10 s without renewal, and Consul may take up to twice its TTL to end it. A shorter
-  TTL is raised to 10 s, and ``Lease.ttl_s`` says so.
+* A session's TTL is at least 10 s, and Consul ends it after twice its TTL without renewal. A shorter TTL is raised
+  to 10 s, and ``Lease.ttl_s`` says so.
 * Sessions end with behaviour *release*: the lock goes, the key stays, so a crash never erases a registration.
 * The lock delay is 0. It exists to give a stale holder time to notice; here a stale holder is harmless
   (the ledger refuses its ranges and the producer fences it), so waiting would only slow the takeover.
 * The fencing token is the ModifyIndex of the acquisition. It is a Raft index, so it grows over all keys and
   also when a key is deleted and made again, which the per-key LockIndex does not survive.
 * A write of an equal value does not move ModifyIndex, so every write has the session's id or the time in it.
-* Consul does not tell when a session runs out, so ``Assignment.until`` is None.
+* Consul does not tell when a session was last renewed, so its holder writes that down, and ``Assignment.until`` is
+  two TTLs later, by the holder's clock. It is written beside the lock's key: a write to that key itself would move the
+  token, and wake up everyone who waits for the slot.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import json
 import logging
 import math
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from consul.exceptions import NotFound
@@ -34,7 +36,8 @@ from pipestream.errors import (
 )
 from pipestream.leases import keys
 from pipestream.leases.consul_client import connect, explain_errors
-from pipestream.leases.store import Assignment, DesiredState, Lease, check_request, lay_out
+from pipestream.leases.store import EXPIRY_SLACK_S, Assignment, DesiredState, Lease, check_request, lay_out
+from pipestream.topics.names import is_backfill_lease
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MIN_TTL_S = 10
+# After how many TTLs without renewal Consul ends a session: fixed in its code.
+EXPIRY_TTLS = 2
 LOCK_DELAY_S = 0
 # A lock that is refused although nobody holds it was let go in between, or is in another client's lock delay.
 ACQUIRE_TRIES = 3
@@ -74,13 +79,14 @@ class ConsulLeaseStore:
                 # With a slash: a recursive delete takes a prefix, and `main.chunk` is one of `main.chunker`.
                 self._consul.kv.delete(key + "/", recurse=True)
                 self._consul.kv.delete(key)
+                self._consul.kv.delete(keys.renewals_folder(topic), recurse=True)
                 self._consul.kv.delete(keys.desired_key(topic))
 
     def topics(self) -> list[str]:
         with explain_errors(self._address):
             found = [key for folder in keys.FOLDERS for key in self._keys(folder)]
         parsed = [keys.parse_slot_key(key) for key in found]
-        return sorted(topic for topic, slot in filter(None, parsed) if slot == 0)
+        return sorted(topic for topic, slot in filter(None, parsed) if slot == 0 and not is_backfill_lease(topic))
 
     def desired(self, topic: str) -> DesiredState:
         entry = self._get(keys.desired_key(topic))
@@ -99,16 +105,17 @@ class ConsulLeaseStore:
 
     def acquire(self, topic: str, slot: int, holder: str, ttl_s: float) -> Lease:
         check_request(slot, holder, ttl_s)
-        key = keys.slot_key(topic, slot)
+        keys.topic_key(topic)  # refuses a name before it leaves a session behind
         if slot > 0:
             self.register([topic])  # the lock of slot 0 makes the key by itself
-        effective_ttl_s = max(MIN_TTL_S, math.ceil(ttl_s))
+        effective_ttl_s = _effective_ttl_s(ttl_s)
         with explain_errors(self._address):
             session = self._consul.session.create(
                 name=holder, lock_delay=LOCK_DELAY_S, behavior="release", ttl=effective_ttl_s
             )
         try:
-            token = self._lock(topic, slot, key, holder, session)
+            value = _dump(holder=holder, acquired_at=_now(), ttl_s=effective_ttl_s, session=session)
+            token = self._lock(topic, slot, value, session)
         except BaseException:
             self._end_session(session)
             raise
@@ -127,6 +134,7 @@ class ConsulLeaseStore:
         if entry.get("Session") != lease.handle:
             holder = _holder(entry)
             raise LeaseLost(lease.topic, lease.slot, f"{holder} holds it now" if holder else "the lock was taken off")
+        self._note_renewal(lease)
 
     def release(self, lease: Lease) -> None:
         key = keys.slot_key(lease.topic, lease.slot)
@@ -136,6 +144,9 @@ class ConsulLeaseStore:
                 self._consul.kv.put(key, value, release=lease.handle)  # refused, and harmless, unless it is ours
         finally:
             self._end_session(lease.handle)
+
+    def longest_expiry_s(self, ttl_s: float) -> float:
+        return EXPIRY_TTLS * _effective_ttl_s(ttl_s) + EXPIRY_SLACK_S
 
     def wait_free(self, topic: str, slot: int, timeout_s: float) -> bool:
         key = keys.slot_key(topic, slot)
@@ -155,8 +166,11 @@ class ConsulLeaseStore:
             index = int(seen) if int(seen) >= index else 0
 
     def assignments(self, topic: str | None = None) -> list[Assignment]:
-        prefixes = [keys.ROOT] if topic is None else [keys.topic_key(topic), keys.desired_key(topic)]
+        prefixes = [keys.ROOT]
+        if topic is not None:
+            prefixes = [keys.topic_key(topic), keys.desired_key(topic), keys.renewals_folder(topic)]
         entries = [entry for prefix in prefixes for entry in self._entries(prefix)]
+        renewals = {entry["Key"]: entry for entry in entries if entry["Key"].startswith(keys.RENEWALS)}
         replicas: dict[str, int] = {}
         held = []
         for entry in entries:
@@ -166,7 +180,8 @@ class ConsulLeaseStore:
             if place[1] == 0:
                 replicas[place[0]] = 1
             if "Session" in entry:
-                held.append(Assignment(*place, _holder(entry), entry["ModifyIndex"]))
+                until = _until(entry, renewals.get(keys.renewal_key(*place)))
+                held.append(Assignment(*place, _holder(entry), entry["ModifyIndex"], until))
         for entry in entries:
             name = entry["Key"].removeprefix(keys.DESIRED)
             if name in replicas:
@@ -176,9 +191,9 @@ class ConsulLeaseStore:
     def close(self) -> None:
         self._consul.http.session.close()  # py-consul's own close() does nothing
 
-    def _lock(self, topic: str, slot: int, key: str, holder: str, session: str) -> int:
-        """Lock a key for a session and return the fencing token."""
-        value = _dump(holder=holder, acquired_at=_now(), session=session)
+    def _lock(self, topic: str, slot: int, value: str, session: str) -> int:
+        """Lock a slot's key for a session and return the fencing token."""
+        key = keys.slot_key(topic, slot)
         last_holder = ""
         for _ in range(ACQUIRE_TRIES):
             with explain_errors(self._address):
@@ -190,6 +205,16 @@ class ConsulLeaseStore:
                 raise LeaseUnavailable(topic, slot, current)
             last_holder = _last_holder(entry) or last_holder
         raise LeaseUnavailable(topic, slot, f"nobody, but Consul still delays its lock (last: {last_holder or '?'})")
+
+    def _note_renewal(self, lease: Lease) -> None:
+        """Write down when a lease was renewed, for those who ask until when it is held."""
+        value = _dump(renewed_at=_now(), ttl_s=lease.ttl_s, session=lease.handle)
+        try:
+            with explain_errors(self._address):
+                # Locked as well: a holder that lost the slot unawares must not write over the next one's.
+                self._consul.kv.put(keys.renewal_key(lease.topic, lease.slot), value, acquire=lease.handle)
+        except PipestreamError as error:  # the lease is renewed all the same
+            log.warning("%s slot %d: renewed, but `until` will not show it: %s", lease.topic, lease.slot, error)
 
     def _end_session(self, session: str) -> None:
         """End a session, or leave it to its TTL if Consul does not answer."""
@@ -216,6 +241,10 @@ class ConsulLeaseStore:
         return [key for key in found or [] if not key.endswith("/")]
 
 
+def _effective_ttl_s(ttl_s: float) -> int:
+    return max(MIN_TTL_S, math.ceil(ttl_s))
+
+
 def _now() -> str:
     return datetime.now(UTC).isoformat()
 
@@ -240,7 +269,18 @@ def _holder(entry: dict[str, Any]) -> str:
         return ""
     fields = _load(entry)
     # A lock by another kind of client has no holder that we could name.
-    return str(fields["holder"]) if fields.get("session") == session else f"Consul session {session}"
+    holder = fields.get("holder") if fields.get("session") == session else None
+    return str(holder) if holder else f"Consul session {session}"
+
+
+def _until(entry: dict[str, Any], renewal: dict[str, Any] | None) -> datetime | None:
+    """Return when Consul ends the session that holds a key, if its holder wrote down what that takes."""
+    for found, moment in ((renewal, "renewed_at"), (entry, "acquired_at")):
+        fields = _load(found) if found else {}
+        if fields.get("session") == entry["Session"]:
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                return datetime.fromisoformat(fields[moment]) + timedelta(seconds=EXPIRY_TTLS * fields["ttl_s"])
+    return None
 
 
 def _last_holder(entry: dict[str, Any] | None) -> str:

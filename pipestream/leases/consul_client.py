@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from pipestream.settings import Settings
 
+# What an agent says that has too many requests, or waited too long for one to arrive.
+ASK_AGAIN = ("408 ", "429 ")
+
 # Half of the shortest TTL: a renewal that gets no answer leaves time for another.
 TIMEOUT_S = 5.0
 
@@ -60,7 +63,7 @@ def connect(settings: Settings) -> Any:
 def explain_errors(address: str) -> Iterator[None]:
     """Turn what the client raises into our errors; NotFound passes, for it is an answer.
 
-    :raises LeaseStoreUnavailable: no answer, or the agent has no leader: try again.
+    :raises LeaseStoreUnavailable: no answer, or the agent has no leader or too much to do: try again.
     :raises SettingsInvalid: the agent refuses us.
     """
     try:
@@ -73,6 +76,8 @@ def explain_errors(address: str) -> Iterator[None]:
             f"session:write and key:write on pipestream/"
         ) from None
     except (BadRequest, ClientError) as error:
+        if str(error).startswith(ASK_AGAIN):  # the client tells the status in no other way
+            raise _unavailable(address, error) from None
         raise SettingsInvalid(
             f"Consul at {address} refuses the request: {error}; check consul_address and consul_scheme"
         ) from None
@@ -81,4 +86,8 @@ def explain_errors(address: str) -> Iterator[None]:
     except requests.exceptions.RequestException as error:
         raise LeaseStoreUnavailable(f"Consul at {address} does not answer: {error}") from None
     except ConsulException as error:
-        raise LeaseStoreUnavailable(f"Consul at {address} cannot answer now: {error}") from None
+        raise _unavailable(address, error) from None
+
+
+def _unavailable(address: str, error: ConsulException) -> LeaseStoreUnavailable:
+    return LeaseStoreUnavailable(f"Consul at {address} cannot answer now: {' '.join(str(error).split())}")

@@ -171,6 +171,6 @@ class LeaseKeeper:
                 "%s slot %d: not released, so it stays leased for up to %g s: %s",
                 self.lease.topic,
                 self.lease.slot,
-                self.lease.ttl_s,
+                self._store.longest_expiry_s(self.lease.ttl_s),
                 error,
             )

@@ -8,19 +8,22 @@ topic                                 key of its registration and of slot 0
 ``bridge.{cluster}.{node}``           ``pipestream/bridge-topics/{cluster}.{node}``
 ``dlq.{cluster}.{node}``              ``pipestream/dlq-topics/{cluster}.{node}``
 a topic that an edge names itself     ``pipestream/other-topics/{topic}``
+a backfill of any of them             the topic's key with ``@{backfill}``
 ====================================  =====================================
 
 The lock of slot 0 is on the key itself, those of further slots are under it, at ``…/slots/{slot}``.
-What the operator wants of a topic is at ``pipestream/desired/{topic}``.
+What the operator wants of a topic is at ``pipestream/desired/{topic}``, and when the lease of a slot was last renewed
+at ``pipestream/renewals/{topic}/{slot}``.
 """
 
 from __future__ import annotations
 
 from pipestream.errors import IdInvalid
-from pipestream.topics.names import TopicKind, check_topic
+from pipestream.topics.names import TopicKind, check_leased
 
 ROOT = "pipestream/"
 DESIRED = ROOT + "desired/"
+RENEWALS = ROOT + "renewals/"
 
 _FOLDERS = {
     TopicKind.INTAKE.value: ROOT + "intake-topics/",
@@ -37,7 +40,7 @@ def topic_key(topic: str) -> str:
 
     :raises IdInvalid: the name cannot be a topic's.
     """
-    check_topic(topic)
+    check_leased(topic)
     prefix, _, rest = topic.partition(".")
     return _FOLDERS[prefix] + rest if prefix in _FOLDERS else _OTHERS + topic
 
@@ -50,7 +53,17 @@ def slot_key(topic: str, slot: int) -> str:
 
 def desired_key(topic: str) -> str:
     """Return the key of what the operator wants of a topic."""
-    return DESIRED + check_topic(topic)
+    return DESIRED + check_leased(topic)
+
+
+def renewals_folder(topic: str) -> str:
+    """Return what the keys of a topic's renewals begin with."""
+    return f"{RENEWALS}{check_leased(topic)}/"
+
+
+def renewal_key(topic: str, slot: int) -> str:
+    """Return the key that says when the lease of a slot was last renewed."""
+    return f"{renewals_folder(topic)}{slot}"
 
 
 def parse_slot_key(key: str) -> tuple[str, int] | None:
@@ -66,7 +79,7 @@ def parse_slot_key(key: str) -> tuple[str, int] | None:
             case _:
                 return None
         try:
-            topic = check_topic(f"{prefix}.{rest}" if prefix else rest)
+            topic = check_leased(f"{prefix}.{rest}" if prefix else rest)
         except IdInvalid:
             return None  # someone else's key; it is theirs to look after
         return topic, int(slot)

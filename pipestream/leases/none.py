@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from pipestream.leases.store import Assignment, DesiredState, Lease, check_request, lay_out
-from pipestream.topics.names import check_topic
+from pipestream.topics.names import check_leased, is_backfill_lease
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,28 +34,28 @@ class NoLeaseStore:
         self._lock = threading.Lock()
 
     def register(self, topics: Sequence[str]) -> None:
-        names = [check_topic(topic) for topic in topics]
+        names = [check_leased(topic) for topic in topics]
         with self._lock:
             for name in names:
                 self._states.setdefault(name, DesiredState())
 
     def unregister(self, topics: Sequence[str]) -> None:
-        names = [check_topic(topic) for topic in topics]
+        names = [check_leased(topic) for topic in topics]
         with self._lock:
             for name in names:
                 self._states.pop(name, None)
 
     def topics(self) -> list[str]:
         with self._lock:
-            return sorted(self._states)
+            return sorted(name for name in self._states if not is_backfill_lease(name))
 
     def desired(self, topic: str) -> DesiredState:
         with self._lock:
-            return self._states.get(check_topic(topic), DesiredState())
+            return self._states.get(check_leased(topic), DesiredState())
 
     def set_desired(self, topic: str, state: DesiredState) -> None:
         """Remember whether a topic is started; its replicas stay 1, and a warning says so."""
-        check_topic(topic)
+        check_leased(topic)
         if state.replicas != 1:
             log.warning(
                 "%s: %d replicas asked for, but without leases every worker runs one drain; "
@@ -77,14 +77,18 @@ class NoLeaseStore:
     def release(self, lease: Lease) -> None:
         """Nothing is held here."""
 
+    def longest_expiry_s(self, ttl_s: float) -> float:  # noqa: ARG002
+        """Nothing stays taken."""
+        return 0.0
+
     def wait_free(self, topic: str, slot: int, timeout_s: float) -> bool:  # noqa: ARG002
-        check_topic(topic)
+        check_leased(topic)
         return True
 
     def assignments(self, topic: str | None = None) -> list[Assignment]:
         """Return one free slot per registered topic: who drains it is not known here."""
         if topic is not None:
-            check_topic(topic)
+            check_leased(topic)
         return lay_out({name: 1 for name in self.topics() if topic in (None, name)}, [])
 
     def close(self) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipestream.errors import LeaseLost, LeaseUnavailable
 from pipestream.leases.database import Connection, Database
-from pipestream.leases.store import Assignment, DesiredState, Lease, check_request, lay_out
-from pipestream.topics.names import check_topic
+from pipestream.leases.store import EXPIRY_SLACK_S, Assignment, DesiredState, Lease, check_request, lay_out
+from pipestream.topics.names import check_leased, is_backfill_lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,11 +87,11 @@ class SqlLeaseStore:
 
     def register(self, topics: Sequence[str]) -> None:
         # Sorted, so that two that register the same topics take their rows in the same order.
-        names = sorted({check_topic(topic) for topic in topics})
+        names = sorted({check_leased(topic) for topic in topics})
         self._run(lambda c: c.execute(REGISTER, (names,)))
 
     def unregister(self, topics: Sequence[str]) -> None:
-        names = [check_topic(topic) for topic in topics]
+        names = [check_leased(topic) for topic in topics]
 
         def forget(connection: Connection) -> None:
             connection.execute("DELETE FROM leases WHERE pipeline_id = ANY(%s)", (names,))
@@ -102,11 +102,11 @@ class SqlLeaseStore:
 
     def topics(self) -> list[str]:
         rows = self._run(lambda c: c.execute("SELECT pipeline_id FROM pipeline_state").fetchall())
-        return sorted(str(name) for (name,) in rows)
+        return sorted(name for (name,) in rows if not is_backfill_lease(name))
 
     def desired(self, topic: str) -> DesiredState:
         query = "SELECT desired = 'started', replicas FROM pipeline_state WHERE pipeline_id = %s"
-        row = self._run(lambda c: c.execute(query, (check_topic(topic),)).fetchone())
+        row = self._run(lambda c: c.execute(query, (check_leased(topic),)).fetchone())
         return DesiredState(*row) if row else DesiredState()
 
     def set_desired(self, topic: str, state: DesiredState) -> None:
@@ -115,12 +115,12 @@ class SqlLeaseStore:
             ON CONFLICT (pipeline_id) DO UPDATE
             SET desired = excluded.desired, replicas = excluded.replicas, updated_at = now()
         """
-        values = (check_topic(topic), "started" if state.started else "stopped", state.replicas)
+        values = (check_leased(topic), "started" if state.started else "stopped", state.replicas)
         self._run(lambda c: c.execute(statement, values))
 
     def acquire(self, topic: str, slot: int, holder: str, ttl_s: float) -> Lease:
         check_request(slot, holder, ttl_s)
-        check_topic(topic)
+        check_leased(topic)
         handle = str(uuid.uuid4())
         values = {
             "topic": topic,
@@ -164,12 +164,15 @@ class SqlLeaseStore:
 
         self._run(give_back)
 
+    def longest_expiry_s(self, ttl_s: float) -> float:
+        return ttl_s + EXPIRY_SLACK_S
+
     def wait_free(self, topic: str, slot: int, timeout_s: float) -> bool:
         """Wait for a release to be notified, or for the lease to run out.
 
         Takes a connection of its own: the shared one must stay free for renewals.
         """
-        check_topic(topic)
+        check_leased(topic)
         self._run(lambda _: None)  # makes the tables
         deadline = time.monotonic() + timeout_s
         query = """
@@ -199,7 +202,7 @@ class SqlLeaseStore:
             SELECT pipeline_id, slot, worker_id, token, lease_until FROM leases
             WHERE lease_until > clock_timestamp() AND (%(topic)s::text IS NULL OR pipeline_id = %(topic)s)
         """
-        values = {"topic": None if topic is None else check_topic(topic)}
+        values = {"topic": None if topic is None else check_leased(topic)}
         replicas, held = self._run(
             lambda c: (c.execute(states, values).fetchall(), c.execute(leases, values).fetchall())
         )

@@ -9,12 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from pipestream.topics.names import is_backfill_lease
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
 MAX_REPLICAS = 10_000
 """As many as a topic may have partitions: a replica beyond the last partition would have nothing to drain."""
+
+
+EXPIRY_SLACK_S = 1.0
+"""Beyond the TTL: a renewal sent just before its holder died is still to arrive, and an expiry to be agreed upon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +59,15 @@ class Assignment:
     holder: str = ""
     token: int = 0
     until: datetime | None = None
-    """When it runs out unless renewed, where the store can tell."""
+    """When it runs out unless renewed; None where another program holds it, or has not said."""
 
 
 class LeaseStore(Protocol):
     """Keeps the registered topics, their desired state, and who holds which slot.
 
     Safe to share between threads. Every method may raise a TransientError when the server behind the store
-    does not answer, within seconds; none waits for ever. A name that is no topic of the product raises
-    IdInvalid.
+    does not answer, within seconds; none waits for ever. A name that is no topic of the product, nor a backfill of
+    one, raises IdInvalid.
     """
 
     kind: str
@@ -84,7 +90,7 @@ class LeaseStore(Protocol):
     def acquire(self, topic: str, slot: int, holder: str, ttl_s: float) -> Lease:
         """Take a slot, and register its topic if it was not.
 
-        Any slot may be asked for, also one beyond the desired replicas: `acquire_any` is what obeys them.
+        Any slot may be asked for, also one beyond the desired replicas: it is runs that obey them.
         A holder that has the slot already is refused like any other, for it may be a second process with
         the same name.
 
@@ -99,6 +105,12 @@ class LeaseStore(Protocol):
 
     def release(self, lease: Lease) -> None:
         """Give a slot back. Releasing what is no longer ours changes nothing."""
+
+    def longest_expiry_s(self, ttl_s: float) -> float:
+        """Return how long at most a lease that was asked for with this TTL stays taken after its holder died.
+
+        Longer than the TTL where the store has a least TTL of its own, or is slow to see it run out.
+        """
 
     def wait_free(self, topic: str, slot: int, timeout_s: float) -> bool:
         """Wait until nobody holds a slot, and say whether that came true in time.
@@ -116,9 +128,11 @@ class LeaseStore(Protocol):
 def lay_out(replicas: Mapping[str, int], held: Sequence[Assignment]) -> list[Assignment]:
     """Return every slot of the topics of ``replicas``, free or held, in order of topic and slot.
 
-    A slot beyond the replicas is there only while someone holds it, after scaling down.
+    A slot beyond the replicas is there only while someone holds it, after scaling down. So is that of a backfill,
+    which nobody is to take up once it is done.
     """
-    slots = {(topic, slot): Assignment(topic, slot) for topic, count in replicas.items() for slot in range(count)}
+    wanted = {topic: 0 if is_backfill_lease(topic) else count for topic, count in replicas.items()}
+    slots = {(topic, slot): Assignment(topic, slot) for topic, count in wanted.items() for slot in range(count)}
     slots.update({(found.topic, found.slot): found for found in held if found.topic in replicas})
     return [slots[key] for key in sorted(slots)]
 

@@ -58,6 +58,8 @@ class Plan:
     holder: str
     token: int
     planned_at: datetime
+    doc_ids: tuple[str, ...] = ()
+    """Of a backfill: only these documents; all, if empty."""
 
 
 @dataclass(frozen=True, slots=True)

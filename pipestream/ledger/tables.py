@@ -28,6 +28,7 @@ PLANS = pa.schema(
         pa.field("holder", pa.string(), nullable=False),
         pa.field("token", pa.int64(), nullable=False),
         pa.field("planned_at", _TIME, nullable=False),
+        pa.field("doc_ids", pa.list_(pa.string())),
     ]
 )
 
@@ -67,7 +68,7 @@ def plan_from_rows(rows: Sequence[dict[str, Any]]) -> Plan:
     first = rows[0]
     shared = {name: first[name] for name in PLANS.names if name not in {"partition", "start", "end"}}
     ranges = tuple(sorted(OffsetRange(r["topic"], r["partition"], r["start"], r["end"]) for r in rows))
-    return Plan(ranges=ranges, **shared)
+    return Plan(ranges=ranges, **{**shared, "doc_ids": tuple(first["doc_ids"] or ())})
 
 
 def entry_rows(entries: Sequence[Entry]) -> pa.Table:

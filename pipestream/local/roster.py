@@ -22,8 +22,10 @@ def list_servers(site: Site, config_file: Path) -> list[Server]:
     """Return the servers of a stack, each after those it needs."""
     servers: list[Server] = [Kafka(site), Postgres(site)]
     if site.spec.profile == "full":
-        servers += [Consul(site), S3(site), SparkMaster(site)]
+        servers += [S3(site), SparkMaster(site)]
         servers += [SparkWorker(site, number) for number in range(1, WORKERS + 1)]
+        # Last to be fetched: it takes longest to build.
+        servers.append(Consul(site))
     if site.spec.airflow:
         servers.append(Airflow(site, {CONFIG_VARIABLE: str(config_file)}))
     return servers
@@ -33,6 +35,7 @@ def setting_values(site: Site) -> dict[str, Any]:
     """Return the product's settings that aim it at the stack, secrets included."""
     values: dict[str, Any] = {
         "graphs_folder": str(REPOSITORY / "dags" / "graphs"),
+        "sources_folder": str(site.folder / "sources"),
         "kafka_bootstrap": Kafka(site).address,
         "kafka_replication": 1,
         "store_uri": (site.folder / "objects" / "folder").as_uri(),

@@ -31,7 +31,7 @@ from pipestream.local.state import (
 from pipestream.settings import CONFIG_VARIABLE, Settings, load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from pipestream.local.spec import StackSpec
@@ -72,8 +72,17 @@ class Stack:
 
     # -- start, stop, look ------------------------------------------------------------------------
 
-    def up(self, report: Report = _quiet) -> list[str]:
-        """Start every server that is not running, and return the names of those it started.
+    def fetch(self, report: Report = _quiet) -> list[str]:
+        """Get the programs and libraries of every server into the user's cache, and return the servers' names.
+
+        :raises StackError: one could not be fetched or built; the message has the tool's last lines.
+        """
+        servers = self._list(Site(self.spec, self.spec.ports, NO_SECRETS))
+        _fetch(servers, report)
+        return [server.name for server in servers]
+
+    def up(self, report: Report = _quiet, *, names: Collection[str] | None = None) -> list[str]:
+        """Start every server that is not running, or those called ``names``, and return which it started.
 
         On failure, what this call started is stopped again.
 
@@ -82,13 +91,12 @@ class Stack:
         with locked_folder(self.spec.folder):
             live = self._live()
             site = self._plan_site(live)
-            missing = [server for server in self._list(site) if server.name not in live]
+            wanted = [server for server in self._list(site) if names is None or server.name in names]
+            missing = [server for server in wanted if server.name not in live]
             if not missing:
                 report("already up")
                 return []
-            # Side by side: some of it is download, some is compiling, and both can take minutes.
-            with ThreadPoolExecutor(max_workers=len(missing), thread_name_prefix="fetch") as pool:
-                list(pool.map(lambda server: server.fetch(report), missing))
+            _fetch(missing, report)
             self._clear_leftovers(missing)
             refuse_taken_ports(site.ports, [name for server in missing for name in server.port_names])
             self._remember(site)
@@ -98,7 +106,7 @@ class Stack:
                 report(f"log in to Airflow as {ADMIN} with the password {site.secrets.airflow_password}")
             return started
 
-    def down(self, report: Report = _quiet, *, names: Sequence[str] | None = None) -> list[str]:
+    def down(self, report: Report = _quiet, *, names: Collection[str] | None = None) -> list[str]:
         """Stop all servers, or those called ``names``, and return which were stopped. Data stays."""
         if not self._state_file.exists():
             report("nothing is running")
@@ -121,27 +129,30 @@ class Stack:
         return [self._status_of(server, state) for server in self._list(site)]
 
     @contextmanager
-    def running(self, report: Report = _quiet) -> Iterator[Stack]:
-        """Have the stack up inside the block; then stop what this started, also on Ctrl-C and SIGTERM."""
+    def running(self, report: Report = _quiet, *, names: Collection[str] | None = None) -> Iterator[Stack]:
+        """Have the stack, or the servers called ``names``, up inside the block.
+
+        Then stop what this started, also on Ctrl-C and SIGTERM.
+        """
         started: list[str] = []
 
         def stop() -> None:
             if started:
-                names, started[:] = list(started), []
-                self.down(report, names=names)
+                ours, started[:] = list(started), []
+                self.down(report, names=ours)
 
         with signals_as_exit():
             atexit.register(stop)
             try:
-                started += self.up(report)
+                started += self.up(report, names=names)
                 yield self
             finally:
                 stop()
                 atexit.unregister(stop)
 
     @contextmanager
-    def shared(self, report: Report = _quiet) -> Iterator[Stack]:
-        """Have the stack up inside the block, together with other processes that do the same.
+    def shared(self, report: Report = _quiet, *, names: Collection[str] | None = None) -> Iterator[Stack]:
+        """Have the stack, or the servers called ``names``, up inside the block, with others that do the same.
 
         The last one to leave stops all servers, whoever started them: two test runs of one checkout share a
         stack, and what a killed run left behind is stopped by the next.
@@ -150,7 +161,7 @@ class Stack:
         with (self.spec.folder / "users.lock").open("w") as users, signals_as_exit():
             fcntl.flock(users, fcntl.LOCK_SH)
             try:
-                self.up(report)
+                self.up(report, names=names)
                 yield self
             finally:
                 try:
@@ -305,3 +316,9 @@ class ServerHandle:
             server = next(server for server in stack._list(stack.site()) if server.name == self.name)
             if self.pid is None:
                 Starter(stack._state_file, _quiet).start([server])
+
+
+def _fetch(servers: Sequence[Server], report: Report) -> None:
+    """Fetch two at a time, which is enough to compile one while the others are downloaded."""
+    with ThreadPoolExecutor(max_workers=2, thread_name_prefix="fetch") as pool:
+        list(pool.map(lambda server: server.fetch(report), servers))

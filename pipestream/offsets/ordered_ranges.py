@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from confluent_kafka import TopicPartition
 
-from pipestream.drain.broker import Committed, explain_errors, range_consumer
+from pipestream.drain.broker import Committed, ask_committed, explain_errors, range_consumer
 from pipestream.drain.records import InputRecord
 from pipestream.errors import BrokerUnavailable
 from pipestream.offsets.merge import RangeMerge
@@ -40,8 +40,7 @@ class OrderedRangeReader:
         """Return the group's committed offsets and their notes; a partition it never committed is absent."""
         wanted = [TopicPartition(*partition) for partition in self._ranges]
         with explain_errors(self._settings, ", ".join(sorted({topic for topic, _ in self._ranges}))):
-            found = self._consumer.committed(wanted, timeout=self._settings.kafka_timeout_s)
-        return {(p.topic, p.partition): Committed(p.offset, p.metadata or "") for p in found if p.offset >= 0}
+            return ask_committed(self._consumer, wanted, self._settings.kafka_timeout_s)
 
     def group_metadata(self) -> Any:
         """Return what a producer needs to commit offsets for this group."""

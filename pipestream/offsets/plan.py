@@ -5,7 +5,8 @@ Pure: it reads no broker and no clock, so the same inputs always give the same r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pipestream.errors import OffsetsExpired, TopicRewound
 from pipestream.offsets.ranges import OffsetRange, Watermarks
@@ -19,30 +20,43 @@ def plan_ranges(
     The budget is shared evenly, and what one partition leaves unused the others take,
     so a hot partition cannot starve a quiet one.
 
-    :param next_offsets: next offset to read, per partition; a partition absent here is new
-        and starts at its low watermark.
     :param watermarks: what the broker holds, read once at the start of the run.
+    """
+    return cut_ranges(find_waiting(topic, next_offsets, watermarks), budget)
+
+
+def cut_ranges(ranges: Sequence[OffsetRange], budget: int) -> list[OffsetRange]:
+    """Return the beginning of each range, by partition, at most ``budget`` offsets in all."""
+    if budget < 1:
+        raise ValueError(f"budget must be positive, not {budget}")
+    cut = []
+    left = budget
+    # Smallest first, so what a quiet partition leaves is known before a hot one takes.
+    for done, whole in enumerate(sorted(ranges, key=len)):
+        take = min(len(whole), left // (len(ranges) - done))
+        if take:
+            cut.append(replace(whole, end=whole.start + take))
+            left -= take
+    return sorted(cut)
+
+
+def find_waiting(
+    topic: str, next_offsets: Mapping[int, int], watermarks: Mapping[int, Watermarks]
+) -> list[OffsetRange]:
+    """Return what waits, by partition.
+
+    :param next_offsets: next offset to read, per partition; a partition absent here was added since, so that all
+        it ever held is still to be read.
     :raises OffsetsExpired: retention deleted offsets that were never drained.
     :raises TopicRewound: the topic ends before what has been drained.
     """
-    if budget < 1:
-        raise ValueError(f"budget must be positive, not {budget}")
-
-    backlog = []
-    for partition, marks in watermarks.items():
-        start = next_offsets.get(partition, marks.low)
+    waiting = []
+    for partition, marks in sorted(watermarks.items()):
+        start = next_offsets.get(partition, 0)
         if start < marks.low:
             raise OffsetsExpired(topic, partition, start, marks.low)
         if start > marks.high:
             raise TopicRewound(topic, partition, start, marks.high)
-        backlog.append((marks.high - start, partition, start))
-
-    ranges = []
-    left = budget
-    # Smallest backlog first, so what a quiet partition leaves is known before a hot one takes.
-    for done, (pending, partition, start) in enumerate(sorted(backlog)):
-        take = min(pending, left // (len(backlog) - done))
-        if take:
-            ranges.append(OffsetRange(topic, partition, start, start + take))
-            left -= take
-    return sorted(ranges)
+        if start < marks.high:
+            waiting.append(OffsetRange(topic, partition, start, marks.high))
+    return waiting

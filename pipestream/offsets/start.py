@@ -1,7 +1,7 @@
 """Where a topic without a head starts.
 
 The answer moves with time: what is ``latest`` now is not ``latest`` at the next run. So ask once per topic,
-keep the answer as the topic's heads, and let a partition that is added later start at its low watermark.
+keep the answer as the topic's heads, and read a partition that is added later from its first record.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from pipestream.wire import PipeDoc, PipeStream
 MAX_STEPS: Final = 200
 """Nodes told of, at most. Branches multiply, and nobody reads more."""
 
-NOT_RUN: Final = "modules are not run: each is taken to pass the document on unchanged"
+NOT_RUN: Final = "modules are not run: every condition sees the document as it is before any of them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,8 @@ class Step:
     filters: tuple[ExplainedFilter, ...]
     edges: tuple[ExplainedEdge, ...]
     note: str
+    module: str = ""
+    """The module that would be called here, and may change what the conditions see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +75,17 @@ class Explanation:
     def render(self) -> list[str]:
         """The explanation as lines of text."""
         lines = [f"document {self.doc_id or '(no id)'} in graph {self.graph_id}"]
+        # Before the steps: whoever reads of a ✗ must know already which document was asked about.
+        lines += [f"note: {note}" for note in self.notes]
         for step in self.steps:
             came_from = f", from step {step.came_from}" if step.came_from else ""
-            lines.append(f"{step.number}. {step.node_id} (hop {step.hop}{came_from})")
+            not_run = f", without {step.module}" if step.module else ""
+            lines.append(f"{step.number}. {step.node_id} (hop {step.hop}{came_from}{not_run})")
             lines += [_filter_line(each) for each in step.filters]
             lines += [_edge_line(each) for each in step.edges]
             if step.note:
                 lines.append(f"   {step.note}")
-        return lines + [f"note: {note}" for note in self.notes]
+        return lines
 
 
 def explain(
@@ -164,7 +169,7 @@ def _step(
     note = "" if taken else f"no edge matches: the route ends at {graph.happy_end}"
     if skipped:
         note = f"a filter does not hold: the module is skipped{'; ' + note if note else ''}"
-    return Step(*numbers, node.node_id, hop, filters, edges, note), onward
+    return Step(*numbers, node.node_id, hop, filters, edges, note, "" if skipped else node.module), onward
 
 
 def _failure(graph: Graph) -> str:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
+SAMPLES = "samples"
+"""Where the sample graph's connector looks, below the folder of sources."""
+
 # A file's time is part of its document, so it must not be the time of the generation.
 _MODIFIED_AT_S = 1_750_000_000
 
@@ -41,9 +44,8 @@ def write_sample_documents(folder: Path, count: int = 240, seed: int = 7) -> Sam
 
     :raises ValueError: ``count`` has no room for one of each kind and the broken ones.
     """
-    least = len(_BROKEN) + len(_KINDS)
-    if count < least:
-        raise ValueError(f"count must be at least {least}, not {count}")
+    if count < LEAST:
+        raise ValueError(f"count must be at least {LEAST}, not {count}")
     rng = random.Random(seed)  # noqa: S311 - sample text, no secret
     kinds: Counter[str] = Counter()
     for number in range(count - len(_BROKEN)):
@@ -160,3 +162,5 @@ _BROKEN: Mapping[str, bytes] = {
     "no-headers.eml": b"Hello,\r\n\r\nthis message lost its headers on the way.\r\n",
     "empty.html": b"",
 }
+LEAST = len(_BROKEN) + len(_KINDS)
+"""One of each kind, and the broken ones."""

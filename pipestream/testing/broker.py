@@ -1,78 +1,171 @@
-"""A model of the broker, small enough to crash thousands of times: topics, committed offsets, transactions."""
+"""A model of the broker, small enough to crash thousands of times: topics, transactions, fencing, committed offsets.
+
+It keeps what decides whether a record is lost or doubled, as Kafka does it. Records of an open transaction take up
+offsets and hold back every committed reader; a commit or an abort writes a marker, which takes up an offset too. A
+producer that starts under a transactional id aborts what the one before it left open, and fences it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
+from zlib import crc32
 
+from pipestream.dead_letters.decisions import DECISIONS_TOPIC
 from pipestream.drain.broker import Committed, TopicIdentity
-from pipestream.drain.model import RangeOutcome, RangeTask
-from pipestream.drain.note import read_note, write_note
-from pipestream.ledger import Tally
+from pipestream.drain.records import InputRecord, OutputRecord
+from pipestream.drain.writer import Progress
+from pipestream.errors import TopicMissing
 from pipestream.offsets.ranges import OffsetRange, Watermarks
+from pipestream.testing.broker_clients import ModelLog, ModelReader, ModelWriter
 
 
-class Crash(BaseException):
-    """The process died here. Not an Exception, so that nothing on the way handles it."""
+class State(Enum):
+    """What has become of a transaction."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """Records of any partitions that are all there or all not."""
+
+    state: State = State.OPEN
+    partitions: set[tuple[str, int]] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What lies at an offset: a record, or the marker that ends a transaction."""
+
+    record: OutputRecord | None
+    transaction: Transaction | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.transaction is not None and self.transaction.state is State.OPEN
+
+    @property
+    def is_readable(self) -> bool:
+        """Tell whether a committed reader gets a record here."""
+        return self.record is not None and (self.transaction is None or self.transaction.state is State.COMMITTED)
 
 
 @dataclass(slots=True)
 class ModelBroker:
-    """Answers a run's questions like ``pipestream.drain.broker.Broker``, and runs its tasks in transactions."""
+    """Answers like ``pipestream.drain.broker.Broker``, and like ``LetterBroker`` to actions on dead letters."""
 
-    partitions: int = 2
-    topic_id: str = "model-1"
-    ends: dict[int, int] = field(default_factory=dict)
-    offsets: dict[tuple[str, int], Committed] = field(default_factory=dict)
-    delivered: dict[str, Counter[tuple[int, int]]] = field(default_factory=dict)
-    """Per consumer group, how often each (partition, offset) came out."""
+    step: Callable[[], None] = lambda: None
+    """Called before everything that a process does to the broker. It may raise, or let other processes go first."""
+    logs: dict[str, list[list[Written]]] = field(default_factory=dict)
+    """What each topic's partitions hold."""
+    offsets: dict[tuple[str, str, int], Committed] = field(default_factory=dict)
+    """By group, topic and partition."""
+    epochs: Counter[str] = field(default_factory=Counter)
+    """How many producers have started under a transactional id; all but the last are fenced."""
+    open: dict[str, Transaction] = field(default_factory=dict)
 
-    def produce(self, partition: int, count: int) -> None:
-        self.ends[partition] = self.ends.get(partition, 0) + count
+    def create(self, topic: str, partitions: int) -> None:
+        self.logs.setdefault(topic, [[] for _ in range(partitions)])
+
+    def append(
+        self, record: OutputRecord, partition: int | None = None, transaction: Transaction | None = None
+    ) -> None:
+        """Add a record to its topic. Unless a partition is named, its key decides, so a replay may change it."""
+        log = self.logs[record.topic]
+        chosen = crc32(record.key or b"") % len(log) if partition is None else partition
+        log[chosen].append(Written(record, transaction))
+        if transaction:
+            transaction.partitions.add((record.topic, chosen))
+
+    def records(self, topic: str, partition: int, start: int = 0, end: int | None = None) -> Iterator[InputRecord]:
+        """Yield the records between two offsets that a committed reader gets, wherever the last stable offset is."""
+        for offset, written in enumerate(self.logs[topic][partition][start:end], start):
+            if written.is_readable and written.record:
+                found = written.record
+                yield InputRecord(topic, partition, offset, 0, found.key, found.value, found.headers)
+
+    def all_records(self, topic: str) -> list[InputRecord]:
+        """Return the committed records of all partitions."""
+        return [record for p in range(len(self.logs[topic])) for record in self.records(topic, p)]
+
+    # What a run asks.
+
+    def identify(self, topic: str) -> TopicIdentity:
+        if topic not in self.logs:
+            raise TopicMissing(topic)
+        return TopicIdentity(f"id-of-{topic}", tuple(range(len(self.logs[topic]))))
+
+    def watermarks(self, topic: str, partitions: Iterable[int]) -> dict[int, Watermarks]:
+        """Return what a committed reader may read: up to the first record of a transaction that is open."""
+        self.step()
+        return {p: Watermarks(0, self._last_stable(self.logs[topic][p])) for p in partitions}
+
+    settled_watermarks = watermarks
+
+    def committed(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, Committed]:
+        self.step()
+        return {p: self.offsets[group, topic, p] for p in partitions if (group, topic, p) in self.offsets}
+
+    def fence(self, topic: str, transactional_ids: Iterable[str]) -> None:  # noqa: ARG002 - for messages only
+        """Abort what was left open under the ids, and let nobody who writes under them now commit anything."""
+        self.step()
+        for transactional_id in transactional_ids:
+            self._fence(transactional_id)
 
     def forget_offsets(self, group: str) -> None:
         """Do what Kafka does to a group that was quiet for a week."""
         self.offsets = {key: value for key, value in self.offsets.items() if key[0] != group}
 
-    def identify(self, topic: str) -> TopicIdentity:  # noqa: ARG002 - the model has one topic
-        return TopicIdentity(self.topic_id, tuple(range(self.partitions)))
+    # What an action on dead letters asks besides.
 
-    def watermarks(self, topic: str, partitions: Iterable[int]) -> dict[int, Watermarks]:  # noqa: ARG002
-        return {partition: Watermarks(0, self.ends.get(partition, 0)) for partition in partitions}
+    @property
+    def log(self) -> ModelLog:
+        return ModelLog(self, DECISIONS_TOPIC)
 
-    settled_watermarks = watermarks
+    def topics(self) -> Collection[str]:
+        return self.logs
 
-    def committed(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, Committed]:  # noqa: ARG002
-        return {p: self.offsets[group, p] for p in partitions if (group, p) in self.offsets}
+    def start_writer(self, transactional_id: str, topic: str) -> ModelWriter:
+        """Fence whoever writes under the id, and abort what it left open."""
+        self.fence(topic, [transactional_id])
+        return ModelWriter(self, transactional_id, topic, self.epochs[transactional_id])
 
-    def spread(self, chunk: int, crash: Callable[[], bool]) -> Callable[[Sequence[RangeTask]], Iterator[RangeOutcome]]:
-        """Return a spread that drains in chunks; where ``crash`` says so, it dies before or after a transaction."""
+    def open_reader(self, group: str, offsets: OffsetRange) -> ModelReader:
+        return ModelReader(self, group, offsets)
 
-        def run(tasks: Sequence[RangeTask]) -> Iterator[RangeOutcome]:
-            for task in tasks:
-                for offsets in task.ranges:
-                    yield self._drain(task, offsets, chunk, crash)
+    # What a producer does.
 
-        return run
+    def begin(self, transactional_id: str) -> Transaction:
+        assert transactional_id not in self.open, "one producer has one transaction at a time"
+        return self.open.setdefault(transactional_id, Transaction())
 
-    def _drain(self, task: RangeTask, offsets: OffsetRange, chunk: int, crash: Callable[[], bool]) -> RangeOutcome:
-        done = self.offsets.get((task.group, offsets.partition))
-        position: int = offsets.start
-        tally: Tally | None = Tally()
-        if done and done.offset > offsets.start:
-            position = done.offset
-            tally = read_note(done.note, offsets.start) if position <= offsets.end else None
-        while position < offsets.end:
-            end = min(position + chunk, offsets.end)
-            if crash():
-                raise Crash
-            tally = None if tally is None else tally + Tally(records=end - position)
-            out = self.delivered.setdefault(task.group, Counter())
-            out.update((offsets.partition, offset) for offset in range(position, end))
-            note = "" if tally is None else write_note(offsets.start, tally)
-            self.offsets[task.group, offsets.partition] = Committed(end, note)
-            position = end
-            if crash():
-                raise Crash
-        return RangeOutcome(offsets.topic, offsets.partition, offsets.start, min(position, offsets.end), tally, 0.01)
+    def commit(self, transactional_id: str, group: str, topic: str, progress: Iterable[Progress]) -> None:
+        """Commit the open transaction: its records show, and the group's offsets move."""
+        self._end(transactional_id, State.COMMITTED)
+        for each in progress:
+            self.offsets[group, topic, each.partition] = Committed(each.offset, each.note)
+
+    def time_out(self) -> None:
+        """Abort and fence, as a broker does after a minute, whoever has left a transaction open."""
+        for transactional_id in list(self.open):
+            self._fence(transactional_id)
+
+    def _fence(self, transactional_id: str) -> None:
+        self._end(transactional_id, State.ABORTED)
+        self.epochs[transactional_id] += 1
+
+    def _end(self, transactional_id: str, state: State) -> None:
+        transaction = self.open.pop(transactional_id, None)
+        if transaction:
+            transaction.state = state
+            for topic, partition in transaction.partitions:
+                self.logs[topic][partition].append(Written(None, transaction))
+
+    @staticmethod
+    def _last_stable(log: list[Written]) -> int:
+        return next((offset for offset, written in enumerate(log) if written.is_open), len(log))

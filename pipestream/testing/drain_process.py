@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from pipestream.errors import PipestreamError, TransientError
+from pipestream.errors import PipestreamError
 from pipestream.settings import load_settings
 from pipestream.testing.pipeline import Pipeline
 
@@ -27,7 +27,7 @@ def main() -> int:
         report = pipeline.drain(topic, run_id, budget=int(budget[0]) if budget else 1_000_000)
     except PipestreamError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        return 1 if getattr(error, "transient", isinstance(error, TransientError)) else 2
+        return 1 if error.transient else 2
     sys.stdout.write(json.dumps(report.as_dict()) + "\n")
     return 0
 

@@ -68,11 +68,6 @@ class FaultyProxy:
         with self._guard:
             self._rules.append(_Rule(trouble, times, method, part))
 
-    def heal(self) -> None:
-        """Pass everything on from now on; a request that waits in silence stays unanswered."""
-        with self._guard:
-            self._rules.clear()
-
     @property
     def made(self) -> int:
         """How many requests met trouble so far."""

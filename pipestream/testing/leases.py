@@ -103,6 +103,9 @@ class FlakyLeaseStore(NoLeaseStore):
             if self._held.get((lease.topic, lease.slot)) == lease:
                 del self._held[lease.topic, lease.slot]
 
+    def longest_expiry_s(self, ttl_s: float) -> float:
+        return ttl_s
+
     def assignments(self, topic: str | None = None) -> list[Assignment]:
         replicas = {name: self.desired(name).replicas for name in self.topics() if topic in (None, name)}
         held = [Assignment(lease.topic, lease.slot, lease.holder, lease.token) for lease in self._held.values()]

@@ -21,4 +21,6 @@ def seeds(short: int, long: int) -> list[int]:
     given = os.environ.get("FAULTS_SEED")
     if given:
         return [int(given)]
-    return random.sample(range(1_000_000), by_length(short, long))  # of any kind: they are no secret
+    # The processes of one test run must agree; pytest-xdist gives them an id in common.
+    chance = random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID"))  # noqa: S311 - they are no secret
+    return chance.sample(range(1_000_000), by_length(short, long))

@@ -60,17 +60,18 @@ def flaky(document: PipeDoc, context: ModuleContext) -> PipeDoc:
 
 
 def dying(document: PipeDoc, context: ModuleContext) -> PipeDoc:
-    """End the process at once, as a crash would; with ``config.marker``, only until that file exists."""
+    """End the process at once, as a crash would; with ``config.marker``, only until that file exists.
+
+    With ``config.only``, only on documents whose id contains that.
+    """
+    if context.config.get("only", "") not in document.doc_id:
+        return document
     marker = context.config.get("marker")
     if marker is not None:
         if Path(marker).exists():
             return document
         Path(marker).touch()
     os._exit(9)
-
-
-def dropping(document: PipeDoc, context: ModuleContext) -> None:
-    """Return nothing: the document's route ends happily."""
 
 
 def fanning_out(document: PipeDoc, context: ModuleContext) -> Iterator[PipeDoc]:

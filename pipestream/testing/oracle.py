@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from pipestream.documents.references import key_of
 from pipestream.documents.store import open_store
@@ -78,6 +79,18 @@ class Rounds:
         """
         self.verdicts.setdefault(fault, []).append((verdict, seconds))
         assert verdict == Verdict(0, 0), f"{fault}: {verdict}"
+
+    def dump(self) -> str:
+        """Return all of it as text, for another process to ``load``."""
+        return json.dumps(
+            [(fault, asdict(verdict), seconds) for fault, all_ in self.verdicts.items() for verdict, seconds in all_]
+        )
+
+    def load(self, text: str) -> None:
+        """Add what another process found."""
+        for fault, values, seconds in json.loads(text):
+            verdict = Verdict(**{**values, "untiled": tuple(values["untiled"])})
+            self.verdicts.setdefault(fault, []).append((verdict, seconds))
 
     def table(self) -> list[str]:
         """Return the lines of the table: fault, rounds, lost, duplicated, ledger, seconds to recover."""

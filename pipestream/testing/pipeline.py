@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from google.protobuf.message import DecodeError
 
 from pipestream.drain.broker import Broker, client_config
-from pipestream.drain.local import spread_here
+from pipestream.drain.local import LocalSpread
 from pipestream.drain.messages import to_record
 from pipestream.drain.model import DrainReport, DrainRequest, Spread
 from pipestream.drain.records import InputRecord
@@ -71,8 +71,9 @@ class Pipeline:
     def drain(self, topic: str, run_id: str, *, spread: Spread | None = None, budget: int = 1_000_000) -> DrainReport:
         """Drain a topic in this process."""
         request = DrainRequest(self.graph, topic, run_id, budget)
+        here = LocalSpread(self.settings)
         with closing(open_lease_store(self.settings)) as leases:
-            return run_drain(request, self.settings, spread or spread_here(self.settings), leases=leases)
+            return run_drain(request, self.settings, spread or here, leases=leases, on_lease_lost=here.cancel)
 
     def read(self, *topics: str) -> list[Letter]:
         """Return every committed record of some topics, in order of topic, partition and offset."""

@@ -35,6 +35,7 @@ _DESCRIBE_BATCH = 500
 # Asking for thousands of topics costs a broker that is busy making them, so the pauses grow.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.03, 0.5
 _RETENTION = "retention.ms"
+_MAX_MESSAGE = "max.message.bytes"
 _UNREACHABLE = (
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
@@ -53,6 +54,16 @@ class Watermarks:
 
     low: int
     high: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """How a topic is set up, as far as this product looks after it."""
+
+    retention_ms: int
+    """How long it keeps its records; -1 is for ever."""
+    max_message_bytes: int
+    """How large a batch of records it takes, compressed as it arrives."""
 
 
 class TopicAdmin:
@@ -105,7 +116,7 @@ class TopicAdmin:
                     spec.name,
                     num_partitions=spec.partitions,
                     replication_factor=self._replication,
-                    config={} if spec.retention_ms is None else {_RETENTION: str(spec.retention_ms)},
+                    config=_config(spec),
                 )
                 for spec in batch
             ]
@@ -131,33 +142,36 @@ class TopicAdmin:
                 "the new partitions",
             )
 
-    def retention_ms(self, names: Iterable[str]) -> dict[str, int]:
-        """Return how long topics keep their records; -1 is for ever."""
+    def configs(self, names: Iterable[str]) -> dict[str, TopicConfig]:
+        """Return how topics are set up.
+
+        :raises TopicMissing: one of them is not there.
+        """
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         if not resources:
             return {}
         futures = self._call(self._client.describe_configs, resources, request_timeout=self._timeout_s)
+        found = {resource.name: self._call(future.result, topic=resource.name) for resource, future in futures.items()}
         return {
-            resource.name: int(self._call(future.result, topic=resource.name)[_RETENTION].value)
-            for resource, future in futures.items()
+            name: TopicConfig(int(options[_RETENTION].value), int(options[_MAX_MESSAGE].value))
+            for name, options in found.items()
         }
+
+    def retention_ms(self, names: Iterable[str]) -> dict[str, int]:
+        """Return how long topics keep their records; -1 is for ever."""
+        return {name: config.retention_ms for name, config in self.configs(names).items()}
+
+    def max_message_bytes(self, names: Iterable[str]) -> dict[str, int]:
+        """Return how large a batch of records topics take, compressed as it arrives."""
+        return {name: config.max_message_bytes for name, config in self.configs(names).items()}
 
     def set_retention_ms(self, retention_ms: Mapping[str, int]) -> None:
         """Change how long topics keep their records."""
-        if retention_ms:
-            resources = [
-                ConfigResource(
-                    ResourceType.TOPIC,
-                    name,
-                    incremental_configs=[
-                        ConfigEntry(_RETENTION, str(value), incremental_operation=AlterConfigOpType.SET)
-                    ],
-                )
-                for name, value in retention_ms.items()
-            ]
-            futures = self._call(self._client.incremental_alter_configs, resources, request_timeout=self._timeout_s)
-            for resource, future in futures.items():
-                self._call(future.result, topic=resource.name)
+        self._set_numbers(_RETENTION, retention_ms)
+
+    def set_max_message_bytes(self, max_message_bytes: Mapping[str, int]) -> None:
+        """Change how large a batch of records topics take."""
+        self._set_numbers(_MAX_MESSAGE, max_message_bytes)
 
     def delete(self, names: Sequence[str]) -> None:
         """Delete topics and wait until they are gone. One that is not there is no error."""
@@ -170,6 +184,21 @@ class TopicAdmin:
             except TopicMissing:
                 _LOG.debug("topic %s was not there", name)
         self._wait_until(lambda: not set(names) & self.existing().keys(), "the deletion of topics")
+
+    def _set_numbers(self, option: str, values: Mapping[str, int]) -> None:
+        if not values:
+            return
+        resources = [
+            ConfigResource(
+                ResourceType.TOPIC,
+                name,
+                incremental_configs=[ConfigEntry(option, str(value), incremental_operation=AlterConfigOpType.SET)],
+            )
+            for name, value in values.items()
+        ]
+        futures = self._call(self._client.incremental_alter_configs, resources, request_timeout=self._timeout_s)
+        for resource, future in futures.items():
+            self._call(future.result, topic=resource.name)
 
     def _describe(self, names: list[str]) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -218,11 +247,16 @@ class _Exists(TerminalError):
     """The topic to be created is already there."""
 
 
+def _config(spec: TopicSpec) -> dict[str, str]:
+    wanted = {_RETENTION: spec.retention_ms, _MAX_MESSAGE: spec.max_message_bytes}
+    return {option: str(value) for option, value in wanted.items() if value is not None}
+
+
 def _batches(specs: Sequence[TopicSpec]) -> Iterable[list[TopicSpec]]:
     batch: list[TopicSpec] = []
     records = 0
     for spec in specs:
-        weight = spec.partitions + 2
+        weight = 1 + spec.partitions + len(_config(spec))
         if batch and records + weight > _BATCH_RECORDS:
             yield batch
             batch, records = [], 0

@@ -6,17 +6,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pipestream.errors import GraphInvalid, Problem
+from pipestream.graph.flow import slots_of
 from pipestream.graph.folder_rules import check_together
 from pipestream.graph.load import check_graph
 from pipestream.graph.model import Graph, GraphMode
+from pipestream.leases.store import DesiredState
 from pipestream.topics.admin import TopicAdmin
-from pipestream.topics.changes import TopicChanges, plan_topics
-from pipestream.topics.required import leased_topics
+from pipestream.topics.changes import TopicChanges, narrow_dead_letters, plan_topics
+from pipestream.topics.required import (
+    DEAD_LETTER_BYTES,
+    DEAD_LETTER_HEADERS_BYTES,
+    leased_topics,
+    required_topics,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from pipestream.graph.versions_model import GraphVersion, VersionStore
+    from pipestream.graph.versions import GraphVersions
+    from pipestream.graph.versions_model import GraphVersion
     from pipestream.leases.store import LeaseStore
     from pipestream.settings import Settings
 
@@ -36,7 +44,7 @@ class Applied:
 
 
 def preview_graph(
-    graph: Graph, settings: Settings, versions: VersionStore, *, admin: TopicAdmin | None = None
+    graph: Graph, settings: Settings, versions: GraphVersions, *, admin: TopicAdmin | None = None
 ) -> TopicChanges:
     """Return what applying a graph would change, and change nothing.
 
@@ -49,12 +57,13 @@ def preview_graph(
     previous = versions.active(graph.graph_id)
     leftovers = versions.leftovers(graph.graph_id)
     changes = plan_topics(graph, settings, existing=existing, previous=previous, leftovers=leftovers, others=others)
-    retention_ms = admin.retention_ms(spec.name for spec in changes.keep)
+    configs = admin.configs(spec.name for spec in changes.keep)
     return plan_topics(
         graph,
         settings,
         existing=existing,
-        retention_ms=retention_ms,
+        retention_ms={name: config.retention_ms for name, config in configs.items()},
+        max_message_bytes={name: config.max_message_bytes for name, config in configs.items()},
         previous=previous,
         leftovers=leftovers,
         others=others,
@@ -65,7 +74,7 @@ def apply_graph(
     graph: Graph,
     settings: Settings,
     lease_store: LeaseStore,
-    versions: VersionStore,
+    versions: GraphVersions,
     *,
     applied_by: str,
     is_drained: Callable[[str], bool] | None = None,
@@ -76,7 +85,7 @@ def apply_graph(
 
     1. Check it, alone and beside the other active graphs. Nothing has changed if this fails.
     2. Create and grow topics. A crash from here on is mended by applying again.
-    3. Register the drained topics in the lease store.
+    3. Register the drained topics in the lease store, a new one with as many slots as the graph says.
     4. Note which topics are no longer needed, so that they are not forgotten, and save the version.
     5. Retire those topics that hold nothing unread.
 
@@ -91,7 +100,8 @@ def apply_graph(
     created = admin.create(changes.create)
     admin.grow(changes.grow)
     admin.set_retention_ms(changes.retention_ms)
-    lease_store.register(leased_topics(graph))
+    admin.set_max_message_bytes(_narrow_dead_letters(graph, settings, changes, admin))
+    _register(graph, lease_store)
     versions.note_leftovers(graph.graph_id, changes.retire)
     version = versions.save(graph, applied_by=applied_by)
 
@@ -111,6 +121,16 @@ def apply_graph(
     )
 
 
+def _register(graph: Graph, lease_store: LeaseStore) -> None:
+    """Make the drained topics known. Those already known keep what the operator has set."""
+    topics = leased_topics(graph)
+    for topic in sorted(set(topics) - set(lease_store.topics())):
+        # Registers it at once: a crash in between must not leave it known with the wrong number.
+        if (slots := slots_of(graph, topic)) > 1:
+            lease_store.set_desired(topic, DesiredState(replicas=slots))
+    lease_store.register(topics)
+
+
 def _refuse_invalid(graph: Graph, settings: Settings, others: list[Graph]) -> None:
     name = f"graph {graph.graph_id}"
     if graph.mode is GraphMode.DESIGN:
@@ -125,7 +145,19 @@ def _refuse_invalid(graph: Graph, settings: Settings, others: list[Graph]) -> No
         raise GraphInvalid(problems)
 
 
-def _other_graphs(graph: Graph, versions: VersionStore) -> list[Graph]:
+def _narrow_dead_letters(
+    graph: Graph, settings: Settings, changes: TopicChanges, admin: TopicAdmin
+) -> Mapping[str, int]:
+    """Return what the plan says, unless the broker makes new topics so wide that it has to be asked about all."""
+    new = [spec.name for spec in changes.create if spec.max_message_bytes is None]
+    # All new ones are alike, and to ask about thousands takes seconds.
+    if not new or admin.max_message_bytes(new[:1])[new[0]] + DEAD_LETTER_HEADERS_BYTES <= DEAD_LETTER_BYTES:
+        return changes.max_message_bytes
+    specs = required_topics(graph, settings)
+    return narrow_dead_letters(specs, admin.max_message_bytes(spec.name for spec in specs))
+
+
+def _other_graphs(graph: Graph, versions: GraphVersions) -> list[Graph]:
     others = (versions.active(graph_id) for graph_id in versions.graph_ids() if graph_id != graph.graph_id)
     return [other for other in others if other is not None]
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pipestream.topics.required import Purpose, TopicSpec, required_topics
+from pipestream.topics.required import (
+    DEAD_LETTER_BYTES,
+    DEAD_LETTER_HEADERS_BYTES,
+    Purpose,
+    TopicSpec,
+    required_topics,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -24,6 +30,8 @@ class TopicChanges:
     """Topics that get more partitions, and how many they will have."""
     retention_ms: Mapping[str, int] = field(default_factory=dict)
     """Topics that will keep their records for another time than now."""
+    max_message_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Dead-letter topics that will take larger records than now."""
     retire: tuple[str, ...] = ()
     """Topics that no graph needs any more; they go when nothing in them is unread."""
     warnings: tuple[str, ...] = ()
@@ -35,6 +43,7 @@ def plan_topics(
     *,
     existing: Mapping[str, int],
     retention_ms: Mapping[str, int] | None = None,
+    max_message_bytes: Mapping[str, int] | None = None,
     previous: Graph | None = None,
     leftovers: Collection[str] = (),
     others: Sequence[Graph] = (),
@@ -43,12 +52,14 @@ def plan_topics(
 
     :param existing: the broker's topics and their numbers of partitions.
     :param retention_ms: how long those topics keep their records, as far as known.
+    :param max_message_bytes: how large a batch of records those topics take, as far as known.
     :param previous: the graph's active version, whose topics may have become useless.
     :param leftovers: topics of earlier versions that could not be retired then.
     :param others: the active versions of other graphs; what they need stays.
     """
     wanted = required_topics(graph, settings)
     keep = [spec for spec in wanted if spec.name in existing]
+    limits = max_message_bytes or {}
     warnings = [
         f"{spec.name} has {existing[spec.name]} partitions and the graph asks for {spec.partitions}: "
         f"Kafka cannot take partitions away, so it stays as it is"
@@ -56,7 +67,11 @@ def plan_topics(
         if spec.partitions_said and spec.partitions < existing[spec.name]
     ]
     return TopicChanges(
-        create=tuple(spec for spec in wanted if spec.name not in existing),
+        create=tuple(
+            replace(spec, max_message_bytes=_dead_letter_bytes(keep, limits)) if spec.max_message_bytes else spec
+            for spec in wanted
+            if spec.name not in existing
+        ),
         keep=tuple(keep),
         grow={
             spec.name: spec.partitions
@@ -68,9 +83,28 @@ def plan_topics(
             for spec in keep
             if spec.retention_ms is not None and spec.retention_ms != (retention_ms or {}).get(spec.name)
         },
+        max_message_bytes=narrow_dead_letters(keep, limits),
         retire=_useless_topics(wanted, settings, existing, previous, leftovers, others),
         warnings=tuple(warnings),
     )
+
+
+def narrow_dead_letters(specs: Sequence[TopicSpec], max_message_bytes: Mapping[str, int]) -> dict[str, int]:
+    """Return the dead-letter topics that could refuse a record of one of the graph's topics, and what they must take.
+
+    :param max_message_bytes: what the topics take now; those that are not there are left out.
+    """
+    needed = _dead_letter_bytes(specs, max_message_bytes)
+    return {
+        spec.name: needed
+        for spec in specs
+        if spec.purpose is Purpose.DEAD_LETTERS and max_message_bytes.get(spec.name, needed) < needed
+    }
+
+
+def _dead_letter_bytes(specs: Sequence[TopicSpec], max_message_bytes: Mapping[str, int]) -> int:
+    others = [max_message_bytes.get(spec.name, 0) for spec in specs if spec.purpose is not Purpose.DEAD_LETTERS]
+    return max(DEAD_LETTER_BYTES, max(others, default=0) + DEAD_LETTER_HEADERS_BYTES)
 
 
 def _useless_topics(

@@ -76,6 +76,31 @@ def check_topic(topic: str) -> str:
     return topic
 
 
+def backfill_lease(topic: str, backfill_id: str) -> str:
+    """Return what a backfill leases instead of its topic, so that it goes on beside the live runs.
+
+    No topic has such a name: Kafka allows no @ in one.
+    """
+    return check_leased(f"{topic}@{backfill_id}")
+
+
+def check_leased(name: str) -> str:
+    """Return ``name`` if it can be leased: a topic, or a backfill of one.
+
+    :raises IdInvalid: it is neither.
+    """
+    topic, at, backfill_id = name.partition("@")
+    check_topic(topic)
+    if at:
+        check_graph_id(backfill_id, "backfill id")
+    return name
+
+
+def is_backfill_lease(name: str) -> bool:
+    """Tell a backfill's lease from a topic's."""
+    return "@" in name
+
+
 def parse_topic(topic: str) -> TopicName:
     """Take a topic's name apart.
 

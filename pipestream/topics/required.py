@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 KEEP_FOREVER_MS = -1
+DEAD_LETTER_BYTES = 8_388_608
+"""What a dead-letter topic takes at least: eight times what Kafka's topics do, and no more than hosted Kafkas allow."""
+DEAD_LETTER_HEADERS_BYTES = 65_536
+"""Room for what a dead letter has besides the record it was: reasons of 2,000 characters, names and times."""
 
 
 class Purpose(Enum):
@@ -48,6 +52,8 @@ class TopicSpec:
     purpose: Purpose
     partitions_said: bool = False
     """Whether the graph itself says how many partitions; if not, a topic that exists is right as it is."""
+    max_message_bytes: int | None = None
+    """The largest batch of records it must take; None: what the broker does by default."""
 
 
 def required_topics(graph: Graph, settings: Settings) -> list[TopicSpec]:
@@ -109,7 +115,7 @@ def _of_node(name: str, node: Node, purpose: Purpose, settings: Settings) -> Top
 
 def _dead_letters(name: str) -> TopicSpec:
     # One partition keeps dead letters in the order they fell; they stay until somebody replays or purges them.
-    return TopicSpec(name, 1, KEEP_FOREVER_MS, Purpose.DEAD_LETTERS)
+    return TopicSpec(name, 1, KEEP_FOREVER_MS, Purpose.DEAD_LETTERS, max_message_bytes=DEAD_LETTER_BYTES)
 
 
 def _milliseconds(hours: float | None) -> int | None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow.sdk import DAG, TriggerRule, get_parsing_context
+from airflow.sdk import DAG, CronDataIntervalTimetable, TriggerRule, get_parsing_context
 from airflow.sdk.exceptions import AirflowException
 
 from pipestream.errors import GraphInvalid, Problem
@@ -24,6 +24,7 @@ from pipestream_airflow.graph_doc import describe_graph
 from pipestream_airflow.graph_folder import read_folder
 from pipestream_airflow.ingest_operator import IngestOperator
 from pipestream_airflow.run_params import form
+from pipestream_airflow.upkeep_operator import UpkeepOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 START_DATE = datetime(2026, 1, 1, tzinfo=UTC)
 """Fixed, because it is part of the DAG's version. Nothing is caught up on from it."""
+NOT_CRON = ("@once", "@continuous")
+"""Presets that are no cron expressions; Airflow does not backfill them."""
 TASK_DEFAULTS = {
     "retries": 2,
     "retry_delay": timedelta(seconds=30),
@@ -126,7 +129,7 @@ def build_dag(graph: Graph, file: Path, settings: Settings) -> DAG:
         dag_id_of(graph),
         description=graph.description.strip().partition("\n")[0] or graph.name or None,
         doc_md=describe_graph(graph),
-        schedule=graph.schedule or None,
+        schedule=timetable_of(graph),
         start_date=START_DATE,
         catchup=False,
         # Two runs of one graph would only wait for each other's leases.
@@ -144,6 +147,16 @@ def build_dag(graph: Graph, file: Path, settings: Settings) -> DAG:
     return dag
 
 
+def timetable_of(graph: Graph) -> str | CronDataIntervalTimetable | None:
+    """Return when a graph's runs start. Those of a cron expression cover the time since the one before.
+
+    Said here, because Airflow's own default gives the runs of a backfill no time to cover.
+    """
+    if not graph.schedule or graph.schedule in NOT_CRON:
+        return graph.schedule or None
+    return CronDataIntervalTimetable(graph.schedule, timezone="UTC")
+
+
 def build_ingest_dag(graph: Graph, datasource: Datasource, file: Path) -> DAG:
     """Return the DAG that runs a datasource's connector, on its schedule or by hand where it has none."""
     dag = DAG(
@@ -157,6 +170,22 @@ def build_ingest_dag(graph: Graph, datasource: Datasource, file: Path) -> DAG:
         default_args=TASK_DEFAULTS,
     )
     IngestOperator(dag=dag, task_id="ingest", datasource_id=datasource.datasource_id, graph_file=str(file))
+    return dag
+
+
+def build_upkeep_dag() -> DAG:
+    """Return the DAG that tidies the ledger. Every run adds small files to it, and reading gets slower with them."""
+    dag = DAG(
+        "pipestream_ledger_upkeep",
+        description="Joins the ledger's small files and deletes old ones",
+        schedule="@weekly",
+        start_date=START_DATE,
+        catchup=False,
+        max_active_runs=1,
+        tags=["pipestream"],
+        default_args=TASK_DEFAULTS,
+    )
+    UpkeepOperator(dag=dag, task_id="tidy")
     return dag
 
 
@@ -195,6 +224,9 @@ def _drain_task(dag: DAG, graph: Graph, file: Path, step: DrainStep, task_id: st
         graph_file=str(file),
         paused_datasource=step.datasource_id if datasource and datasource.paused else "",
         pool=POOL,
+        # Airflow starts several runs of a backfill at once, beside the scheduled ones. Behind intake they share a
+        # lane: each waits for its turn, where it would else be skipped for the other's lease.
+        max_active_tis_per_dag=None if step.kind is TopicKind.INTAKE else 1,
         # A topic in which nothing waits is skipped; what waits behind it must be drained all the same.
         trigger_rule=TriggerRule.NONE_FAILED,
     )

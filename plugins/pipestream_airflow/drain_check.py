@@ -5,12 +5,16 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from pipestream.drain.broker import Broker
 from pipestream.drain.check import pending
+from pipestream.errors import TopicReplaced
 from pipestream.leases import open_lease_store
+from pipestream.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pipestream.drain.model import DrainRequest
     from pipestream.graph.model import Graph
     from pipestream.leases.store import Assignment, LeaseStore
     from pipestream.settings import Settings
@@ -41,6 +45,37 @@ def reason_to_skip(topic: str, run_id: str, store: LeaseStore, count_waiting: Ca
     if held and len(held) == len(slots):
         return f"{topic} is leased by {', '.join(map(_describe, held))}"
     return None
+
+
+def find_reason_to_skip_backfill(settings: Settings, request: DrainRequest) -> str | None:
+    """Return why there is no point in starting a backfill, or None if there is.
+
+    Who holds a lease is not asked: that is no reason to skip a backfill, as no later run would make up for it.
+
+    :raises TransientError: a server did not answer.
+    :raises TerminalError: the topic is missing or another one, or Kafka no longer holds what is asked for.
+    """
+    with closing(open_lease_store(settings)) as store:
+        if not store.desired(request.topic).started:
+            return f"{request.topic} is stopped by the operator"
+    return _find_done(settings, request)
+
+
+def _find_done(settings: Settings, request: DrainRequest) -> str | None:
+    """Return why nothing is left of a backfill, or None if something is."""
+    assert request.backfill is not None, "asked only for backfills"
+    name, topic, lane = request.backfill.backfill_id, request.topic, request.lane
+    broker, ledger = Broker(settings), Ledger(settings)
+    identity = broker.identify(topic)
+    if not ledger.is_same_topic(lane, topic, identity.topic_id):
+        raise TopicReplaced(topic)
+    plan = ledger.find_plan(request.plan_id(slot=0))
+    if plan is None:
+        ranges = request.backfill.ranges(broker, topic, broker.watermarks(topic, identity.partitions))
+        return None if ranges else f"{topic} has no records of that time: backfill {name} covers nothing"
+    heads = ledger.heads(lane, topic, [each.partition for each in plan.ranges])
+    is_done = all(heads.get(each.partition, each.start) >= each.end for each in plan.ranges)
+    return f"backfill {name} of {topic} is finished: see lane {lane} of the ledger" if is_done else None
 
 
 def _describe(slot: Assignment) -> str:

@@ -7,8 +7,9 @@ import os
 import subprocess
 import sys
 import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook
@@ -16,15 +17,17 @@ from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
     AirflowNotFoundException,
+    AirflowRescheduleException,
     AirflowSkipException,
 )
 
+from pipestream.drain.model import DrainRequest
 from pipestream.errors import TerminalError
 from pipestream.graph.load import load_graph
 from pipestream.settings import CONFIG_VARIABLE, config_file, load_settings
-from pipestream_airflow.drain_check import find_reason_to_skip
+from pipestream_airflow.drain_check import find_reason_to_skip, find_reason_to_skip_backfill
 from pipestream_airflow.drain_outcome import read_outcome
-from pipestream_airflow.run_params import RunParams, Span
+from pipestream_airflow.run_params import RunParams, backfill_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,9 +35,13 @@ if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
 
+    from pipestream.drain.backfill import Backfill
+
 DRAIN_JOB = "spark_jobs.drain"
 STOP_TIMEOUT_S = 20.0
 """For Spark to end its tasks and the driver to give back the lease. Airflow itself waits 60 s, then kills."""
+LEASE_PAUSE = timedelta(seconds=30)
+"""How long a backfill waits before it asks again for a lease that someone else holds."""
 
 
 class DrainOperator(SparkSubmitOperator):
@@ -42,6 +49,7 @@ class DrainOperator(SparkSubmitOperator):
 
     Ends as skipped, before Spark is started where possible, when the run did not choose the topic, its
     datasource is paused, the operator stopped it, nothing waits in it, or another run holds its lease. A
+    backfill of an intake topic is also skipped when it is finished or covers nothing, and waits for a lease. A
     transient failure is retried by Airflow; the retry has the same run id, so it takes up the plan of the try
     before it. A terminal failure is not retried. Returns the job's counts.
 
@@ -63,13 +71,16 @@ class DrainOperator(SparkSubmitOperator):
         self.paused_datasource = paused_datasource
 
     def execute(self, context: Context) -> dict[str, Any]:
-        params = RunParams.read(context["params"])
-        run_id = f"{context['dag'].dag_id}/{context['run_id']}/{self.task_id}"
-        span = self._span(params, context)
-        self._skip_if_pointless(params, run_id, is_backfill=span is not None)
+        run_id = name_run(context, self.task_id)
+        try:
+            params = RunParams.read(context["params"])
+            backfill = self._backfill(params, context)
+            self._skip_if_pointless(params, run_id, backfill)
+        except TerminalError as error:
+            raise AirflowFailException(str(error)) from error
         with tempfile.TemporaryDirectory(prefix="pipestream-drain-") as folder:
             outcome_file = Path(folder) / "outcome.json"
-            self._prepare_submit(params, run_id, outcome_file, span)
+            self._prepare_submit(params, run_id, outcome_file, backfill)
             try:
                 super().execute(context)
             except AirflowException as error:
@@ -77,7 +88,7 @@ class DrainOperator(SparkSubmitOperator):
                 raise
             finally:
                 self._close_output()
-            return self._take_outcome(outcome_file)
+            return self._take_outcome(outcome_file, is_backfill=backfill is not None)
 
     def on_kill(self) -> None:
         """Ask Spark to stop, and give it time: a killed one leaves its lease and its files behind."""
@@ -101,31 +112,35 @@ class DrainOperator(SparkSubmitOperator):
         if self._process is not None and self._process.stdout is not None:
             self._process.stdout.close()
 
-    def _span(self, params: RunParams, context: Context) -> Span | None:
-        """Return the time to drain again. Only intake is: what comes of it waits in the other topics like anything."""
+    def _backfill(self, params: RunParams, context: Context) -> Backfill | None:
+        """Return what to drain again. Only intake is: what comes of it waits in the other topics like anything."""
         if not self.topic.startswith("intake."):
             return None
+        run = context["dag_run"]
         interval = (context.get("data_interval_start"), context.get("data_interval_end"))
-        try:
-            return params.span(context["dag_run"].run_type, interval)
-        except ValueError as error:
-            raise AirflowFailException(str(error)) from error
+        return params.backfill(run.run_type, interval, run.run_after)
 
-    def _skip_if_pointless(self, params: RunParams, run_id: str, *, is_backfill: bool) -> None:
+    def _skip_if_pointless(self, params: RunParams, run_id: str, backfill: Backfill | None) -> None:
         if self.topic not in params.topics:
             raise AirflowSkipException(f"{self.topic} is not among the topics of this run")
         if self.paused_datasource:
             raise AirflowSkipException(f"datasource {self.paused_datasource} is paused in the graph")
-        try:
-            settings = load_settings()
-            graph = load_graph(Path(self.graph_file), cel_engine=settings.cel_engine)
-            reason = None if is_backfill else find_reason_to_skip(settings, graph, self.topic, run_id)
-        except TerminalError as error:
-            raise AirflowFailException(str(error)) from error
+        settings = load_settings()
+        graph = load_graph(Path(self.graph_file), cel_engine=settings.cel_engine)
+        if backfill is None:
+            reason = find_reason_to_skip(settings, graph, self.topic, run_id)
+        else:
+            request = DrainRequest(graph, self.topic, run_id, params.budget, backfill)
+            reason = find_reason_to_skip_backfill(settings, request)
         if reason:
             raise AirflowSkipException(reason)
 
-    def _prepare_submit(self, params: RunParams, run_id: str, outcome_file: Path, span: Span | None) -> None:
+    def _come_back_later(self, reason: str) -> NoReturn:
+        """Give the task's place away for a while. A backfill is not skipped: no later run would make up for it."""
+        self.log.info("%s; this backfill waits, and looks again in %.0f s", reason, LEASE_PAUSE.total_seconds())
+        raise AirflowRescheduleException(datetime.now(UTC) + LEASE_PAUSE)
+
+    def _prepare_submit(self, params: RunParams, run_id: str, outcome_file: Path, backfill: Backfill | None) -> None:
         self._hook = None  # `airflow dags test` retries on this same object, and a hook keeps its arguments
         self.application = find_drain_job()
         self.application_args = [
@@ -134,16 +149,18 @@ class DrainOperator(SparkSubmitOperator):
             *("--run-id", run_id),
             *("--outcome", str(outcome_file)),
             *params.arguments(),
-            *(span.arguments() if span else []),
+            *(backfill_arguments(backfill) if backfill else []),
         ]
         self.env_vars = spark_environment()
         self.conf = {**(self.conf or {}), **executor_settings()}
 
-    def _take_outcome(self, outcome_file: Path) -> dict[str, Any]:
+    def _take_outcome(self, outcome_file: Path, *, is_backfill: bool) -> dict[str, Any]:
         outcome = read_outcome(outcome_file)
         if outcome is None:
             raise AirflowException(f"the drain of {self.topic} ended without saying how; see its log above")
-        if outcome.status == "skipped":
+        if outcome.status == "skipped" and is_backfill:
+            self._come_back_later(outcome.reason)
+        if outcome.status in ("skipped", "empty"):
             raise AirflowSkipException(outcome.reason)
         self.log.info("%s", outcome.summary())
         return outcome.fields
@@ -160,6 +177,17 @@ class DrainOperator(SparkSubmitOperator):
                 f'or \'{{"conn_type": "spark", "host": "spark://HOST:7077"}}\''
             ) from error
         return super()._get_hook()
+
+
+def name_run(context: Context, task_id: str) -> str:
+    """Return the run's name in the ledger.
+
+    A retry has the same, and so takes up the plan of the try before it. A run that was cleared has another, as it is
+    to drain what waits now: a person clears it, and so does a backfill that reprocesses it.
+    """
+    name = f"{context['dag'].dag_id}/{context['run_id']}/{task_id}"
+    cleared = context["dag_run"].clear_number
+    return f"{name}/{cleared}" if cleared else name
 
 
 def find_drain_job() -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
+from pipestream.drain.backfill import Backfill, BackfillInvalid
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -19,21 +21,8 @@ MODES: dict[str, str] = {
     ),
 }
 """The modes that a run may have, and what each does. The only list of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A time whose records are drained again. Open at a side that is None."""
-
-    since: datetime | None
-    until: datetime | None
-
-    def arguments(self) -> list[str]:
-        """Return what the drain job is told of it. The id follows from the time, so a repeat is known as one."""
-        sides = [f"{side:%Y%m%dt%H%M%S}" if side else "open" for side in (self.since, self.until)]
-        told = ["--backfill-id", f"time-{sides[0]}-{sides[1]}"]
-        told += ["--since", self.since.isoformat()] if self.since else []
-        return told + (["--until", self.until.isoformat()] if self.until else [])
+TIME = r"^(\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?)?$"
+"""ISO 8601. The form says `date-time`, which brings up a calendar, but which Airflow does not check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,41 +38,71 @@ class RunParams:
 
     @classmethod
     def read(cls, params: Mapping[str, Any]) -> RunParams:
-        """Take the parameters out of a task's context; Airflow has checked them against the form."""
+        """Take the parameters out of a task's context; Airflow has checked them against the form.
+
+        :raises BackfillInvalid: a time looks like one and is none, such as 30 February.
+        """
         return cls(
             mode=params["mode"],
             topics=frozenset(params["topics"]),
             budget=params["budget"],
             accept_failures=params["accept_failures"],
-            since=_moment(params.get("since")),
-            until=_moment(params.get("until")),
+            since=_moment("since", params.get("since")),
+            until=_moment("until", params.get("until")),
         )
 
-    def span(self, run_type: str, interval: tuple[datetime | None, datetime | None]) -> Span | None:
+    def backfill(
+        self, run_type: str, interval: tuple[datetime | None, datetime | None], run_after: datetime
+    ) -> Backfill | None:
         """Return the time whose records are drained again, if this run is a backfill.
 
-        Airflow's own backfills make one run per data interval: that interval is the time.
+        Its id follows from the time, so a repeat is known as one, whoever asks for it and in whichever time zone.
 
-        :raises ValueError: the form asks for a time range and says no time.
+        :param run_type: Airflow's own backfills make one run per data interval: that interval is the time.
+        :param run_after: when the run was asked for, which is the end of a time range that was left open.
+        :raises BackfillInvalid: there is no such time.
         """
         if run_type == "backfill":
-            start, end = interval
-            return Span(start, end) if start and end and start < end else None
-        if self.mode != "time_range":
+            since, until = interval
+            if since is None or until is None or since >= until:
+                raise BackfillInvalid(
+                    "this backfill's run has no data interval, so no time to drain again: delete the run and create "
+                    "the backfill anew, or trigger the DAG in the mode time_range"
+                )
+        elif self.mode != "time_range":
             return None
-        if self.since is None and self.until is None:
-            raise ValueError("mode time_range needs since, until or both")
-        return Span(self.since, self.until)
+        elif self.since is None and self.until is None:
+            raise BackfillInvalid("mode time_range needs since, until or both")
+        else:
+            since, until = self.since, self.until or run_after
+        return Backfill(f"time-{_stamp(since)}-{_stamp(until)}", since=since, until=until)
 
     def arguments(self) -> list[str]:
         """Return what the drain job is told of this."""
         return ["--budget", str(self.budget), *(["--accept-failures"] if self.accept_failures else [])]
 
 
-def _moment(text: str | None) -> datetime | None:
+def backfill_arguments(backfill: Backfill) -> list[str]:
+    """Return what the drain job is told of a backfill by time."""
+    told = ["--backfill-id", backfill.backfill_id]
+    told += ["--since", backfill.since.isoformat()] if backfill.since else []
+    return told + (["--until", backfill.until.isoformat()] if backfill.until else [])
+
+
+def _stamp(moment: datetime | None) -> str:
+    if moment is None:
+        return "open"
+    in_utc = moment.astimezone(UTC)
+    return f"{in_utc:%Y%m%dt%H%M%S}" + (f"{in_utc:%f}" if in_utc.microsecond else "")
+
+
+def _moment(name: str, text: str | None) -> datetime | None:
     if not text:
         return None
-    moment = datetime.fromisoformat(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BackfillInvalid(f"{name} is no time: {text!r} ({error}); write e.g. 2026-03-01T00:00:00Z") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
@@ -111,13 +130,14 @@ def form(topics: Sequence[str], budget: int) -> dict[str, Param]:
             title="Budget",
             type="integer",
             minimum=1,
-            description_md="Most offsets this run drains from each topic.",
+            description_md="Most offsets this run drains from each topic; a time range is drained whole.",
         ),
         "since": Param(
             None,
             title="Since",
             type=["null", "string"],
             format="date-time",
+            pattern=TIME,
             description_md="`time_range`: records from this time on; empty: from the topic's beginning.",
         ),
         "until": Param(
@@ -125,7 +145,8 @@ def form(topics: Sequence[str], budget: int) -> dict[str, Param]:
             title="Until",
             type=["null", "string"],
             format="date-time",
-            description_md="`time_range`: records before this time; empty: up to now.",
+            pattern=TIME,
+            description_md="`time_range`: records before this time; empty: up to when the run was asked for.",
         ),
         "accept_failures": Param(
             False,

@@ -80,7 +80,7 @@ def run(arguments: list[str], environment: dict[str, str], timeout_s: float = 40
 
 @pytest.fixture
 def installation(settings, unique, airflow_env, dags_folder, tmp_path) -> Installation:
-    settings = settings.model_copy(update={"cluster_id": unique})
+    settings = settings.model_copy(update={"sources_folder": tmp_path})
     write_settings(tmp_path / "settings.toml", settings)
     write_sample_documents(tmp_path / "samples", count=DOCUMENTS)
     sample = (REPOSITORY / "dags" / "graphs" / "sample.yaml").read_text()
@@ -88,7 +88,6 @@ def installation(settings, unique, airflow_env, dags_folder, tmp_path) -> Instal
         "graph: sample": f"graph: {unique}",
         "cluster: main": f"cluster: {unique}",
         "sample-files": unique,
-        ".pipestream/samples": str(tmp_path / "samples"),
     }.items():
         assert old in sample
         sample = sample.replace(old, new)

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipestream.leases import Assignment, DesiredState
+from pipestream.drain.backfill import Backfill
+from pipestream.drain.local import LocalSpread
+from pipestream.drain.model import DrainRequest
+from pipestream.drain.run import run_drain
+from pipestream.errors import TopicReplaced
+from pipestream.leases import Assignment, DesiredState, open_lease_store
 from pipestream.leases.none import NoLeaseStore
-from pipestream_airflow.drain_check import reason_to_skip
+from pipestream_airflow.drain_check import find_reason_to_skip_backfill, reason_to_skip
 
 TOPIC = "pipestream.main.enrich"
 RUN = "pipestream_sample/manual__1/drain_enrich"
@@ -72,3 +78,58 @@ def test_a_topic_whose_slots_are_all_held_is_skipped_with_every_holder():
     reason = reason_to_skip(TOPIC, RUN, HeldStore("run-a", "run-b"), lambda: 5)
 
     assert reason == f"{TOPIC} is leased by run-a, run-b"
+
+
+DAY = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def asked(pipeline, unique):
+    """The day's records, asked for by a backfill."""
+    backfill = Backfill("day", since=DAY, until=DAY + timedelta(days=1))
+    return DrainRequest(pipeline.graph, f"intake.{unique}", RUN, 1_000, backfill)
+
+
+@pytest.mark.stack
+def test_a_backfill_is_started_while_anything_of_it_is_left(pipeline, asked):
+    pipeline.send(asked.topic, ["a", "b"], timestamp=DAY)
+
+    assert find_reason_to_skip_backfill(pipeline.settings, asked) is None
+
+
+@pytest.mark.stack
+def test_a_finished_backfill_is_skipped_and_its_lane_named(pipeline, asked, unique):
+    pipeline.send(asked.topic, ["a", "b"], timestamp=DAY)
+    run_drain(asked, pipeline.settings, LocalSpread(pipeline.settings), leases=NoLeaseStore())
+    pipeline.send(asked.topic, ["late"], timestamp=DAY)
+
+    reason = find_reason_to_skip_backfill(pipeline.settings, asked)
+
+    assert reason == f"backfill day of intake.{unique} is finished: see lane {unique}@day of the ledger"
+
+
+@pytest.mark.stack
+def test_a_backfill_of_a_time_without_records_is_skipped(pipeline, asked, unique):
+    pipeline.send(asked.topic, ["before"], timestamp=DAY - timedelta(hours=1))
+    pipeline.send(asked.topic, ["after"], timestamp=DAY + timedelta(days=1))
+
+    reason = find_reason_to_skip_backfill(pipeline.settings, asked)
+
+    assert reason == f"intake.{unique} has no records of that time: backfill day covers nothing"
+
+
+@pytest.mark.stack
+def test_a_backfill_of_a_stopped_topic_is_skipped(pipeline, asked, unique):
+    pipeline.send(asked.topic, ["a"], timestamp=DAY)
+    with closing(open_lease_store(pipeline.settings)) as store:
+        store.set_desired(asked.topic, DesiredState(started=False))
+
+    assert find_reason_to_skip_backfill(pipeline.settings, asked) == f"intake.{unique} is stopped by the operator"
+
+
+@pytest.mark.stack
+def test_a_backfill_of_a_topic_that_was_made_again_is_refused(pipeline, asked):
+    pipeline.ledger.begin(asked.lane, asked.topic, "the id of the topic from before", {0: 0, 1: 0}, [])
+
+    with pytest.raises(TopicReplaced):
+        find_reason_to_skip_backfill(pipeline.settings, asked)

@@ -14,7 +14,12 @@ from typing import Any
 
 import pytest
 from airflow.sdk.api.datamodels._generated import DagRunType
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowRescheduleException,
+    AirflowSkipException,
+)
 
 from pipestream.errors import BrokerUnavailable, TopicMissing
 from pipestream_airflow import drain_operator
@@ -103,6 +108,7 @@ def spark(tmp_path, monkeypatch) -> FakeSpark:
 def nothing_against_it(monkeypatch) -> None:
     """The check before Spark, which asks real servers and has its own tests, finds no reason to skip."""
     monkeypatch.setattr(drain_operator, "find_reason_to_skip", lambda *_: None)
+    monkeypatch.setattr(drain_operator, "find_reason_to_skip_backfill", lambda *_: None)
 
 
 @pytest.fixture
@@ -117,9 +123,14 @@ def context(**params: Any) -> dict[str, Any]:
     return {
         "params": filled_in,
         "dag": SimpleNamespace(dag_id="pipestream_sample"),
-        "dag_run": SimpleNamespace(run_type=DagRunType.MANUAL),
+        "dag_run": dag_run(),
         "run_id": "manual__1",
     }
+
+
+def dag_run(run_type: DagRunType = DagRunType.MANUAL, clear_number: int = 0) -> SimpleNamespace:
+    asked_for = datetime(2026, 11, 16, 8, 30, 15, 250_000, tzinfo=UTC)
+    return SimpleNamespace(run_type=run_type, clear_number=clear_number, run_after=asked_for)
 
 
 def wait_until(condition, timeout_s: float = 20.0) -> None:
@@ -210,10 +221,11 @@ def test_a_job_that_skipped_skips_the_task_with_its_reason(task, spark):
 
 
 @pytest.mark.usefixtures("nothing_against_it")
-def test_a_job_that_found_nothing_succeeds(task, spark):
-    spark.tell({"status": "empty", "topic": TOPIC})
+def test_a_job_that_found_nothing_skips_the_task_with_its_reason(task, spark):
+    spark.tell({"status": "empty", "topic": TOPIC, "reason": f"nothing waits in {TOPIC}"})
 
-    assert task.execute(context())["status"] == "empty"
+    with pytest.raises(AirflowSkipException, match=r"nothing waits in intake\.files"):
+        task.execute(context())
 
 
 @pytest.mark.usefixtures("nothing_against_it")
@@ -370,38 +382,117 @@ def test_killing_a_task_that_has_not_started_spark_does_nothing(task):
     task.on_kill()
 
 
+MARCH = {"mode": "time_range", "since": "2026-03-01T00:00:00+00:00", "until": "2026-04-01T00:00:00+00:00"}
+
+
+@pytest.mark.usefixtures("nothing_against_it")
 def test_a_time_range_is_drained_again_from_intake_whatever_waits_in_it(task, spark):
-    task.execute(context(mode="time_range", since="2026-03-01T00:00:00+00:00", until="2026-04-01T00:00:00+00:00"))
+    task.execute(context(**MARCH))
 
     assert spark.option("--backfill-id") == "time-20260301t000000-20260401t000000"
     assert spark.option("--since") == "2026-03-01T00:00:00+00:00"
     assert spark.option("--until") == "2026-04-01T00:00:00+00:00"
 
 
-def test_a_time_range_without_a_time_fails_for_good(task, spark):
-    with pytest.raises(AirflowFailException, match="needs since, until or both"):
-        task.execute(context(mode="time_range"))
+@pytest.mark.usefixtures("nothing_against_it")
+@pytest.mark.parametrize(
+    ("since", "backfill_id"),
+    [
+        ("2026-03-01T02:00:00+02:00", "time-20260301t000000-20260401t000000"),
+        ("2026-03-01T00:00:00", "time-20260301t000000-20260401t000000"),
+        ("2026-03-01T00:00:00+02:00", "time-20260228t220000-20260401t000000"),
+        ("2026-03-01T00:00:00.5Z", "time-20260301t000000500000-20260401t000000"),
+        (None, "time-open-20260401t000000"),
+    ],
+)
+def test_a_time_range_has_the_same_lane_only_if_it_is_the_same_time(task, spark, since, backfill_id):
+    task.execute(context(**{**MARCH, "since": since}))
+
+    assert spark.option("--backfill-id") == backfill_id
+
+
+@pytest.mark.usefixtures("nothing_against_it")
+def test_a_time_range_without_an_end_goes_up_to_when_the_run_was_asked_for(task, spark):
+    task.execute(context(**{**MARCH, "until": None}))
+
+    assert spark.option("--until") == "2026-11-16T08:30:15.250000+00:00"
+    assert spark.option("--backfill-id") == "time-20260301t000000-20261116t083015250000"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"since": None, "until": None}, "needs since, until or both"),
+        ({"since": "2026-05-01T00:00:00+00:00"}, "must be before until"),
+        ({"since": "2026-02-30T00:00:00+00:00"}, "since is no time: '2026-02-30"),
+    ],
+)
+def test_a_time_range_that_is_none_fails_for_good_before_spark_is_started(task, spark, wrong, reason):
+    with pytest.raises(AirflowFailException, match=reason):
+        task.execute(context(**{**MARCH, **wrong}))
 
     assert not spark.was_called
 
 
-def test_a_run_of_an_airflow_backfill_drains_its_data_interval_again(task, spark):
-    interval = {
-        "dag_run": SimpleNamespace(run_type=DagRunType.BACKFILL),
-        "data_interval_start": datetime(2026, 3, 1, 6, tzinfo=UTC),
-        "data_interval_end": datetime(2026, 3, 1, 7, tzinfo=UTC),
-    }
+def interval(start: datetime, end: datetime) -> dict[str, Any]:
+    run = dag_run(DagRunType.BACKFILL)
+    return {**context(), "dag_run": run, "data_interval_start": start, "data_interval_end": end}
 
-    task.execute({**context(), **interval})
+
+@pytest.mark.usefixtures("nothing_against_it")
+def test_a_run_of_an_airflow_backfill_drains_its_data_interval_again(task, spark):
+    task.execute(interval(datetime(2026, 3, 1, 6, tzinfo=UTC), datetime(2026, 3, 1, 7, tzinfo=UTC)))
 
     assert spark.option("--backfill-id") == "time-20260301t060000-20260301t070000"
     assert spark.option("--until") == "2026-03-01T07:00:00+00:00"
 
 
 @pytest.mark.usefixtures("nothing_against_it")
+def test_a_run_of_an_airflow_backfill_without_an_interval_never_becomes_a_live_run(task, spark):
+    moment = datetime(2026, 3, 1, 6, tzinfo=UTC)
+
+    with pytest.raises(AirflowFailException, match="has no data interval"):
+        task.execute(interval(moment, moment))
+
+    assert not spark.was_called
+
+
+@pytest.mark.usefixtures("nothing_against_it")
 def test_a_backfill_drains_the_topics_behind_intake_as_on_any_day(task, spark):
     task.topic = "pipestream.main.parse"
 
-    task.execute(context(mode="time_range", since="2026-03-01T00:00:00+00:00", topics=["pipestream.main.parse"]))
+    task.execute(context(**{**MARCH, "topics": ["pipestream.main.parse"]}))
 
     assert "--backfill-id" not in spark.arguments
+
+
+def test_a_finished_backfill_is_skipped_before_spark_is_started(task, spark, monkeypatch):
+    monkeypatch.setattr(drain_operator, "find_reason_to_skip_backfill", lambda *_: "backfill march is finished")
+
+    with pytest.raises(AirflowSkipException, match="backfill march is finished"):
+        task.execute(context(**MARCH))
+
+    assert not spark.was_called
+
+
+@pytest.mark.usefixtures("nothing_against_it")
+def test_a_backfill_waits_for_a_lease_that_another_run_holds(task, spark):
+    spark.tell({"status": "skipped", "topic": TOPIC, "reason": "intake.files is leased by other-run"})
+
+    with pytest.raises(AirflowRescheduleException) as waits:
+        task.execute(context(**MARCH))
+
+    assert waits.value.reschedule_date > datetime.now(UTC)
+
+
+@pytest.mark.usefixtures("nothing_against_it")
+def test_a_run_that_was_cleared_does_not_take_up_the_plan_from_before(task, spark):
+    task.execute(context())
+    first = spark.option("--run-id")
+
+    task.execute({**context(), "dag_run": dag_run(clear_number=1)})
+
+    assert (first, spark.option("--run-id")) == (
+        "pipestream_sample/manual__1/drain_intake_files",
+        "pipestream_sample/manual__1/drain_intake_files/1",
+    )

@@ -56,8 +56,21 @@ def test_the_defaults_of_the_form_are_a_valid_run():
         ("budget", 0),
         ("budget", "many"),
         ("accept_failures", "perhaps"),
+        ("since", "yesterday"),
+        ("until", 20260301),
     ],
 )
 def test_the_form_refuses(name, value):
     with pytest.raises(ParamValidationError):
         form(TOPICS, 10)[name].resolve(value)
+
+
+@pytest.mark.parametrize(
+    "moment", ["2026-03-01", "2026-03-01T06:00", "2026-03-01T06:00:00.000Z", "2026-03-01T06:00:00+02:00", "", None]
+)
+def test_the_form_takes_a_time(moment):
+    filled_in = {name: param.resolve() for name, param in form(TOPICS, 10).items()}
+
+    params = RunParams.read({**filled_in, "since": form(TOPICS, 10)["since"].resolve(moment)})
+
+    assert (params.since is None) == (not moment)

@@ -9,39 +9,13 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from pipestream.local import Stack, load_spec
 from pipestream.testing.drains import DrainProcess, Gate
-from pipestream.testing.oracle import Rounds, judge
-from pipestream.testing.part_of_stack import PartOfStack
+from pipestream.testing.oracle import judge
 from pipestream.testing.pipeline import Pipeline
 
-ROUNDS = pytest.StashKey[Rounds]()
 PARTITIONS = 2
 RECORDS = 35
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    found = config.stash.get(ROUNDS, None)
-    if found is not None and found.verdicts:
-        terminalreporter.section("faults")
-        for line in found.table():
-            terminalreporter.write_line(line)
-
-
-def pytest_unconfigure(config):
-    """Say the sum last, below pytest's own last line."""
-    found = config.stash.get(ROUNDS, None)
-    if found is not None and found.verdicts:
-        stats = config.pluginmanager.get_plugin("terminalreporter").stats
-        failed = [each.nodeid for kind in ("failed", "error") for each in stats.get(kind, ())]
-        # A test that failed before its verdict is in no number above.
-        ending = f"; {len(failed)} tests failed" if failed else ""
-        config.get_terminal_writer().line(found.line() + ending)
-
-
-@pytest.fixture(scope="session")
-def rounds(request):
-    """Where every round's verdict goes."""
-    return request.config.stash.setdefault(ROUNDS, Rounds())
 
 
 @pytest.fixture
@@ -144,14 +118,15 @@ def drain_when_free(topic):
 
 
 @pytest.fixture(scope="session")
-def breakable_stack(tmp_path_factory):
+def breakable_stack(tmp_path_factory, consul):
     """Kafka, PostgreSQL and Consul of the fault tests' own, to be killed and started again."""
     folder = tmp_path_factory.mktemp("breakable")
     # PostgreSQL runs as another user, who must get there; pytest's folders are for the owner only.
     for parent in (folder, *folder.parents):
         if parent.stat().st_uid == folder.stat().st_uid and "pytest" in parent.name:
             parent.chmod(0o755)
-    with PartOfStack(folder, ("kafka", "postgres", "consul")).running() as stack:
+    spec = load_spec(profile="full", folder=folder, free_ports=True, durable=False)
+    with Stack(spec).running(names=("kafka", "postgres", "consul")) as stack:
         yield stack
 
 

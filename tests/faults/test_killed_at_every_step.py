@@ -16,9 +16,13 @@ from pipestream.testing.submit import submit_drain
 
 pytestmark = pytest.mark.stack
 
-# The driver's own points are reached once a run, a chunk's once a chunk.
-CHUNKS = by_length((3,), (1, 2, 3, 5, 8))
-STEPS = [(point, nth) for point in faults.POINTS for nth in (CHUNKS if point.startswith("chunk-") else (1,))]
+ROUNDS = by_length(1, 20)
+# The driver's own points are reached once a run, a chunk's once a chunk: here in one after the other.
+STEPS = [
+    (point, 1 + (2 + number) % 7 if point.startswith("chunk-") else 1)
+    for point in faults.POINTS
+    for number in range(by_length(1, 5))
+]
 
 
 @pytest.mark.parametrize(("point", "nth"), STEPS)
@@ -35,7 +39,7 @@ def test_a_drain_killed_at_any_step_loses_and_repeats_nothing(
     check(f"SIGKILL of the driver at {point}", pipeline, documents, died_at)
 
 
-@pytest.mark.parametrize("seed", seeds(1, 20))
+@pytest.mark.parametrize("seed", seeds(1, ROUNDS))
 def test_a_drain_killed_at_any_time_loses_and_repeats_nothing(
     pipeline, documents, fill, check, start_drain, drain_when_free, gate, seed
 ):
@@ -100,17 +104,22 @@ def test_a_spark_drain_killed_between_commit_and_entry_is_recovered_not_redone(
     check("SIGKILL of the Spark driver before its entry", pipeline, documents, died_at)
 
 
-WORKER_POINTS = (faults.CHUNK_PROCESSED, faults.CHUNK_PRODUCED, faults.CHUNK_COMMITTED)
+def worker_faults():
+    """At each point of a chunk, and at any time."""
+    for point in (faults.CHUNK_PROCESSED, faults.CHUNK_PRODUCED, faults.CHUNK_COMMITTED):
+        yield "in a chunk", f"{point}=kill@2"
+    for seed in seeds(1, ROUNDS):
+        yield "at any time", f"{faults.CHUNK_PROCESSED}=kill:{random.Random(seed).uniform(0.001, 0.3):.3f}"
 
 
+# Not in every test run: there, the module that ends its worker tells as much.
+@pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("seed", seeds(1, 20))
-def test_a_spark_worker_killed_in_a_chunk_is_replaced_and_the_run_goes_through(
-    pipeline, documents, fill, check, topic, submit, tmp_path, seed
+@pytest.mark.parametrize(("when", "fault"), list(worker_faults()))
+def test_a_spark_worker_that_is_killed_is_replaced_and_the_run_goes_through(
+    pipeline, documents, fill, check, topic, submit, tmp_path, when, fault
 ):
     fill(pipeline, documents)
-    chance = random.Random(seed)
-    fault = f"{chance.choice(WORKER_POINTS)}=kill@{chance.randint(1, 3)}"
     marker = tmp_path / "killed"
 
     done = submit("run-1", **{faults.VARIABLE: fault, faults.ONCE_VARIABLE: str(marker)})
@@ -118,5 +127,5 @@ def test_a_spark_worker_killed_in_a_chunk_is_replaced_and_the_run_goes_through(
     assert marker.exists(), f"no worker reached {fault}"
     assert done.exit_code == 0, done.log
     recovered_s = time.time() - marker.stat().st_mtime
-    check("SIGKILL of a Spark worker in a chunk", pipeline, documents, time.monotonic() - recovered_s)
+    check(f"SIGKILL of a Spark worker {when}", pipeline, documents, time.monotonic() - recovered_s)
     assert sum(entry.tally.records for entry in pipeline.entries(topic)) == len(documents)

@@ -1,15 +1,22 @@
-"""A state machine over plan, drain, crash, reconcile and backfill, on a model of the broker and a real ledger."""
+"""A state machine over plan, drain, crash, reconcile, backfill and replay, on a model of Kafka and a real ledger.
+
+The runs and the actions on dead letters are the product's own; only the broker, and what a task does to a document,
+are modelled. Rules are Hypothesis's to choose, and so is how often each document fails before it heals.
+"""
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections import Counter
+from functools import partial
 
-from hypothesis import HealthCheck, settings, strategies
+import pytest
+from hypothesis import HealthCheck, note, seed, settings, strategies
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
-    consumes,
+    initialize,
     invariant,
     multiple,
     rule,
@@ -17,164 +24,371 @@ from hypothesis.stateful import (
 )
 
 from pipestream import faults
+from pipestream.dead_letters import Act, ActionRequest, State, resume_action, run_action
+from pipestream.dead_letters.decisions import DECISIONS_TOPIC, PlannedTwice
 from pipestream.drain.backfill import Backfill
-from pipestream.drain.model import DrainRequest, consumer_group
+from pipestream.drain.model import DrainRequest, RangeFailed, consumer_group
+from pipestream.drain.records import OutputRecord, header
 from pipestream.drain.run import run_drain
-from pipestream.errors import LedgerConflict
+from pipestream.errors import LeaseLost, LedgerConflict
 from pipestream.graph.model import Datasource, Graph, Node, NodeType
 from pipestream.leases.none import NoLeaseStore
-from pipestream.ledger import Ledger
+from pipestream.ledger import Ledger, Tally
 from pipestream.settings import Settings
-from pipestream.testing.broker import Crash, ModelBroker
-from pipestream.testing.length import by_length
+from pipestream.testing.broker import ModelBroker
+from pipestream.testing.census import take_census
+from pipestream.testing.length import by_length, seeds
+from pipestream.testing.model_drain import drain_without_ledger, is_poison, model_spread
 from pipestream.testing.oracle import Verdict
+from pipestream.testing.turns import Crash, Turns
 
-TOPIC = "intake.a"
+TOPIC, DEAD, OUT = "intake.a", "dlq.intake.a", "pipestream.main.happy-end"
+PARTITIONS = 2
+LIVE = "live"
 GRAPH = Graph(
     "g",
     "main",
     (Node("n", "main"), Node("happy-end", "main", node_type=NodeType.SINK)),
     datasources=(Datasource("a", "acme", "n"),),
 )
-DRIVER_POINTS = [None, *(point for point in faults.POINTS if not point.startswith("chunk-"))]
+# A document heals after so many replays; some never do.
+MOST_REPLAYS, FOREVER = 3, 99
+TO_THE_END = 10_000
+# What comes to a process that another one gets in the way of; it may be repeated as it is.
+OVERTAKEN = (LeaseLost, PlannedTwice, LedgerConflict, RangeFailed)
+
+healings = strategies.lists(strategies.sampled_from([0, 0, 1, 2, MOST_REPLAYS, FOREVER]), min_size=1, max_size=4)
+budgets = strategies.integers(1, 20)
+deaths = strategies.none() | strategies.integers(0, 25)
+# How many steps the two of a race take by turns; who of them then goes on to its end; and who dies where it is.
+courses = strategies.fixed_dictionaries(
+    {
+        "steps": strategies.lists(strategies.integers(1, 14), min_size=1, max_size=4),
+        "overtakes": strategies.sampled_from([0, 1, 1, None]),
+        "killed": strategies.sampled_from([(), (), (), (0,), (1,), (0, 1)]),
+    }
+)
+acts = strategies.builds(
+    dict,
+    # Mostly replays, and few that set letters aside for good: the others need some to act on.
+    act=strategies.sampled_from([Act.REPLAY] * 8 + [Act.RELEASE] * 2 + [Act.QUARANTINE, Act.PURGE]),
+    limit=strategies.none() | strategies.integers(1, 5),
+    max_replays=strategies.sampled_from([0, 1, 2, 3, 3, 3]),
+)
+
+SAME = strategies.just("the same")
 
 
-class Drains(RuleBasedStateMachine):
-    """Runs, crashes and retries in any order. Whatever happens, each record comes out once per lane."""
+class Replays(RuleBasedStateMachine):
+    """Actions on dead letters and drains in any order, side by side, dying anywhere: every document is in one place.
 
-    died = Bundle("died")
+    The drains here only move documents on. Without a ledger, thousands of races take seconds.
+    """
+
+    title = "any order of replays, on a model of Kafka"
+    begun = Bundle("begun")
 
     def __init__(self, rounds):
         super().__init__()
         self.rounds = rounds
-        self.folder = tempfile.TemporaryDirectory()
-        self.settings = Settings(ledger_uri=f"file://{self.folder.name}", leases="none")
-        self.ledger = Ledger(self.settings)
-        self.broker = ModelBroker()
+        self.settings = Settings(chunk_records=2)
+        self.turns = Turns()
+        self.broker = ModelBroker(self.turns.step)
+        for topic in (TOPIC, DEAD, OUT):
+            self.broker.create(topic, PARTITIONS)
+        self.broker.create(DECISIONS_TOPIC, 1)
+        self.numbers = iter(range(10**9))
+        self.produced = {}
         self.backfilled = {}
-        self.runs = 0
+        self.asked = {}
+        self.finished = set()
+        self.reach, faults.reach = faults.reach, lambda _: self.turns.step()
 
     def teardown(self):
-        """Drain what is left, and count."""
         try:
-            self.drain(DrainRequest(GRAPH, TOPIC, "last", 1_000_000))
-            out = self.broker.delivered.get(consumer_group(GRAPH, "g"), Counter())
-            lost = sum(self.broker.ends.values()) - len(out)
-            self.rounds.add("any order of crashes, on a model of Kafka", Verdict(lost, out.total() - len(out)))
+            if sys.exc_info()[0] is None:  # else it has failed already, and that is what to tell
+                self.let_everything_come_out()
+        finally:
+            faults.reach = self.reach
+
+    def let_everything_come_out(self):
+        """Drain all that waits and replay all that heals, then count."""
+        self.broker.time_out()
+        for _ in range(MOST_REPLAYS + 2):
+            self.drain(self.new_run(1_000_000))
+            found = self.census()
+            if all(letter.record.value == str(FOREVER).encode() for letter in found.letters_left()):
+                break
+            for act in (Act.RELEASE, Act.REPLAY):
+                self.act(self.new_action(act=act, max_replays=FOREVER))
+        else:
+            raise AssertionError("a document has been replayed often enough, and does not come out")
+        places, expected = found.places(LIVE), self.expected(found)
+        lost, doubled = (expected - places).total(), (places - expected).total()
+        self.rounds.add(self.title, Verdict(lost, doubled))
+        assert not found.waiting(LIVE)
+        self.everything_adds_up()
+
+    def new_id(self, kind):
+        return f"{kind}-{next(self.numbers)}"
+
+    def new_run(self, budget):
+        return DrainRequest(GRAPH, TOPIC, self.new_id(LIVE), budget)
+
+    def new_action(self, **asked):
+        request = ActionRequest(action_id=self.new_id("act"), topics=(DEAD,), **asked)
+        self.asked[request.action_id] = request
+        return request
+
+    def new_request(self, asked):
+        return self.new_run(asked) if isinstance(asked, int) else self.new_action(**asked)
+
+    # What a process does.
+
+    def drain(self, request, chunk=3):
+        run_id, budget = request.run_id, request.budget
+        drain_without_ledger(self.broker, TOPIC, OUT, run_id=run_id, budget=budget, chunk_records=chunk)
+
+    def act(self, request, *, is_resumed=False):
+        if is_resumed:
+            resume_action(request.action_id, self.settings, [GRAPH], broker=self.broker)
+        else:
+            run_action(request, self.settings, [GRAPH], broker=self.broker)
+        self.finished.add(request.action_id)
+
+    def work(self, request):
+        return partial(self.drain if isinstance(request, DrainRequest) else self.act, request)
+
+    def alone(self, work, dies_after=None):
+        """Run one process; True if it must be repeated."""
+        (outcome,) = self.turns.run([work], [(0, dies_after or 0)], killed=[] if dies_after is None else [0])
+        # A plan that another's open transaction holds back is made a second time, and found out.
+        return self.is_to_be_repeated(outcome, PlannedTwice)
+
+    def race(self, one, other, course):
+        """Run two processes side by side."""
+        order = [(number % 2, count) for number, count in enumerate(course["steps"])]
+        if course["overtakes"] is not None:
+            order.append((course["overtakes"], TO_THE_END))
+        for outcome in self.turns.run([self.work(one), self.work(other)], order, course["killed"]):
+            self.is_to_be_repeated(outcome, *OVERTAKEN)
+
+    @staticmethod
+    def is_to_be_repeated(outcome, *expected):
+        note(f"came to {outcome!r}")
+        if isinstance(outcome, BaseException) and not isinstance(outcome, (Crash, *expected)):
+            raise outcome
+        return isinstance(outcome, BaseException)
+
+    # What may happen.
+
+    @initialize(healing=healings)
+    def some_fail(self, healing):
+        for partition in range(PARTITIONS):
+            self.produce(partition, healing)
+        self.drain(self.new_run(1_000))
+
+    @rule(partition=strategies.integers(0, PARTITIONS - 1), healing=healings)
+    def produce(self, partition, healing):
+        for heals_after in healing:
+            key = self.new_id("doc").encode()
+            self.produced[key] = heals_after
+            self.broker.append(OutputRecord(TOPIC, key, str(heals_after).encode()), partition)
+
+    @rule(target=begun, budget=budgets, chunk=strategies.integers(1, 5), dies_after=deaths)
+    def run(self, budget, chunk, dies_after):
+        request = self.new_run(budget)
+        return request if self.alone(partial(self.drain, request, chunk), dies_after) else multiple()
+
+    @rule(target=begun, asked=acts, dies_after=deaths)
+    def act_on_letters(self, asked, dies_after):
+        request = self.new_action(**asked)
+        self.alone(self.work(request), dies_after)
+        return request
+
+    @rule(target=begun, healing=healings, first=acts, second=acts | budgets | SAME, course=courses)
+    def an_action_races(self, healing, first, second, course):
+        self.some_fail(healing)  # a race is about something
+        one = self.new_action(**first)
+        other = one if second == "the same" else self.new_request(second)
+        self.race(one, other, course)
+        return multiple(one, other)
+
+    @rule(request=begun, dies_after=deaths)
+    def go_on(self, request, dies_after):
+        self.alone(self.work(request), dies_after)
+
+    @rule(request=begun, dies_after=deaths)
+    def resume(self, request, dies_after):
+        if isinstance(request, ActionRequest) and request.action_id in self.broker.log.read().plans:
+            self.alone(partial(self.act, request, is_resumed=True), dies_after)
+
+    @rule(request=begun)
+    def repeat_what_is_finished(self, request):
+        if isinstance(request, ActionRequest) and request.action_id in self.finished:
+            before = self.census()
+            self.alone(self.work(request))
+            assert self.census() == before
+
+    @rule()
+    def the_broker_aborts_what_the_dead_left_open(self):
+        self.broker.time_out()
+
+    # What always holds.
+
+    @invariant()
+    def everything_adds_up(self):
+        found = self.census()
+        self.every_document_is_in_one_place(found)
+        self.runs_take_every_record_once_and_in_order(found)
+        self.a_record_fails_exactly_while_it_is_poison(found)
+        self.a_letter_is_sent_back_once_and_just_where_the_log_says_so(found)
+        self.actions_keep_to_their_plan_to_the_cap_and_to_what_they_are_for(found)
+
+    def census(self):
+        return take_census(self.broker, TOPIC, DEAD, OUT)
+
+    def expected(self, found):
+        """Return how often each document should be: once, and once more for each time that a backfill took it up."""
+        backfilled = {result[:2] for result in found.results if result.of != LIVE}
+        return Counter(self.produced.keys()) + Counter(found.inputs[place].key for _, place in backfilled)
+
+    def every_document_is_in_one_place(self, found):
+        assert found.places(LIVE) == self.expected(found)
+
+    def runs_take_every_record_once_and_in_order(self, found):
+        taken = Counter(result[:2] for result in found.results)
+        assert set(taken.values()) <= {1}, taken
+        for partition in range(PARTITIONS):
+            there = sorted(place for place in found.inputs if place[0] == partition)
+            live = sorted(place for of, place in taken if of == LIVE and place[0] == partition)
+            assert live == there[: len(live)]
+        for name, backfill in self.backfilled.items():
+            start, end = backfill.offsets[0]
+            assert {place for of, place in taken if of == name} <= {(0, offset) for offset in range(start, end)}
+
+    def a_record_fails_exactly_while_it_is_poison(self, found):
+        for result in found.results:
+            assert is_poison(found.inputs[result.place]) == result.is_dead
+
+    def a_letter_is_sent_back_once_and_just_where_the_log_says_so(self, found):
+        ids = [header(record.headers, "pipestream.dead.letter") for record in found.inputs.values()]
+        sent = Counter(letter_id for letter_id in ids if letter_id)
+        replayed = [decided.place for decided in found.decisions if decided.state is State.REPLAYED]
+        assert sent == Counter(f"{DEAD}/{partition}/{offset}" for partition, offset in replayed)
+        assert set(sent.values()) <= {1}, sent
+
+    def actions_keep_to_their_plan_to_the_cap_and_to_what_they_are_for(self, found):
+        states, counts = {}, Counter()
+        for action_id, place, state in found.decisions:
+            asked, was, letter = self.asked[action_id], states.get(place, State.OPEN), found.letters[place]
+            states[place] = state
+            counts[action_id] += 1
+            is_capped = asked.act is Act.REPLAY and letter.replays >= asked.max_replays and was is not State.RELEASED
+            assert place in found.planned[action_id]
+            assert was in asked.act.applies_to
+            assert state is (State.QUARANTINED if is_capped else asked.act.decides)
+            assert asked.limit is None or counts[action_id] <= asked.limit
+
+
+class Crashes(Replays):
+    """The same with the product's own runs, its backfills and a real ledger."""
+
+    title = "any order of crashes, on a model of Kafka"
+
+    def __init__(self, rounds):
+        super().__init__(rounds)
+        self.folder = tempfile.TemporaryDirectory()
+        self.settings = Settings(ledger_uri=f"file://{self.folder.name}", leases="none", chunk_records=2)
+        self.ledger = Ledger(self.settings)
+        self.entries = None
+
+    def teardown(self):
+        try:
+            super().teardown()
         finally:
             self.folder.cleanup()
 
-    def drain(self, request, *, chunk=3, point=None, crash_at=None):
-        """Run; True if it died on the way."""
-        steps = iter(range(10**6))
-        real = faults.reach
-
-        def reach(reached):
-            if reached == point:
-                raise Crash
-
-        faults.reach = reach
-        try:
-            spread = self.broker.spread(chunk, lambda: next(steps) == crash_at)
-            run_drain(request, self.settings, spread, leases=NoLeaseStore(), broker=self.broker)
-        except Crash:
-            return True
-        finally:
-            faults.reach = real
-        return False
-
-    @rule(partition=strategies.integers(0, 1), count=strategies.integers(1, 12))
-    def produce(self, partition, count):
-        self.broker.produce(partition, count)
-
-    @rule(
-        target=died,
-        budget=strategies.integers(1, 20),
-        chunk=strategies.integers(1, 5),
-        point=strategies.sampled_from(DRIVER_POINTS),
-        crash_at=strategies.none() | strategies.integers(0, 6),
-    )
-    def run(self, budget, chunk, point, crash_at):
-        self.runs += 1
-        request = DrainRequest(GRAPH, TOPIC, f"run-{self.runs}", budget)
-        died = self.drain(request, chunk=chunk, point=point, crash_at=crash_at)
-        return request if died else multiple()
-
-    @rule(request=consumes(died), crash_at=strategies.none() | strategies.integers(0, 6), target=died)
-    def retry(self, request, crash_at):
-        return request if self.drain(request, crash_at=crash_at) else multiple()
-
-    @rule()
-    def kafka_forgets_the_offsets_of_a_caught_up_group(self):
-        # Kafka forgets what was quiet for a week; a run that died has been reconciled long before.
-        self.drain(DrainRequest(GRAPH, TOPIC, f"quiet-{self.runs}", 1_000))
-        self.runs += 1
-        self.broker.forget_offsets(consumer_group(GRAPH, "g"))
+    def drain(self, request, chunk=3):
+        self.entries = None  # only a drain changes the ledger, and reading it takes longer than all else here
+        spread = model_spread(self.broker, OUT, chunk)
+        run_drain(request, self.settings, spread, leases=NoLeaseStore(), broker=self.broker)
 
     @rule(
         name=strategies.sampled_from(["b1", "b2"]),
         start=strategies.integers(0, 10),
         length=strategies.integers(1, 10),
-        crash_at=strategies.none() | strategies.integers(0, 4),
+        dies_after=deaths,
     )
-    def backfill(self, name, start, length, crash_at):
-        end = min(start + length, self.broker.ends.get(0, 0))
-        if name not in self.backfilled and start >= end:
-            return
-        asked = Backfill(name, offsets={0: (start, end)}) if start < end else Backfill(name, offsets={0: (0, 1)})
-        self.runs += 1
-        request = DrainRequest(GRAPH, TOPIC, f"run-{self.runs}", 1, backfill=asked)
-        self.drain(request, crash_at=crash_at)
+    def backfill(self, name, start, length, dies_after):
         # What it covers was fixed when it first ran, whatever later calls ask for.
-        self.backfilled.setdefault(name, (start, end))
+        if name not in self.backfilled:
+            end = min(start + length, self.broker.watermarks(TOPIC, [0])[0].high)
+            if start >= end:
+                return
+            self.backfilled[name] = Backfill(name, offsets={0: (start, end)})
+        request = DrainRequest(GRAPH, TOPIC, self.new_id(name), 1, backfill=self.backfilled[name])
+        self.alone(self.work(request), dies_after)
+
+    @rule(target=Replays.begun, budgets=strategies.tuples(budgets, budgets), course=courses)
+    def two_runs_race(self, budgets, course):
+        one, other = map(self.new_run, budgets)
+        self.race(one, other, course)
+        return multiple(one, other)
+
+    @rule()
+    def kafka_forgets_the_offsets_of_a_caught_up_group(self):
+        # Kafka forgets what was quiet for a week; a run that died has been reconciled long before.
+        self.drain(self.new_run(1_000))
+        self.broker.forget_offsets(consumer_group(GRAPH, "g"))
 
     @rule()
     def a_stale_run_enters_nothing(self):
-        entries = self.ledger.entries(lane="g")
-        if not entries:
-            return
-        try:
-            self.ledger.enter([entries[0]])
-            raise AssertionError("a range was entered twice")
-        except LedgerConflict:
-            pass
+        if entries := self.ledger.entries(lane="g"):
+            with pytest.raises(LedgerConflict):
+                self.ledger.enter([entries[0]])
+            assert self.ledger.entries(lane="g") == entries
 
     @invariant()
-    def nothing_came_out_twice_and_nothing_was_skipped(self):
-        live = self.broker.delivered.get(consumer_group(GRAPH, "g"), Counter())
-        assert set(live.values()) <= {1}
-        for partition in range(2):
-            out = sorted(offset for p, offset in live if p == partition)
-            assert out == list(range(len(out)))
-
-    @invariant()
-    def the_ledger_tiles_and_never_runs_ahead_of_kafka(self):
-        entries = self.ledger.entries(lane="g")
-        live = self.broker.delivered.get(consumer_group(GRAPH, "g"), Counter())
-        for partition in range(2):
+    def the_ledger_tiles_and_tells_what_became_of_the_records(self):
+        found = self.census()
+        live = {result.place: result.is_dead for result in found.results if result.of == LIVE}
+        if self.entries is None:
+            self.entries = self.ledger.entries(lane="g")
+        for partition in range(PARTITIONS):
             at = 0
-            for entry in (e for e in entries if e.range.partition == partition):
+            for entry in (e for e in self.entries if e.range.partition == partition):
                 assert entry.range.start == at
-                assert entry.tally is None or entry.tally.records == len(entry.range)
                 at = entry.range.end
-            assert at <= sum(1 for p, _ in live if p == partition)
-
-    @invariant()
-    def a_backfill_brings_out_its_own_range_once(self):
-        for name, (start, end) in self.backfilled.items():
-            out = self.broker.delivered.get(consumer_group(GRAPH, f"g@{name}"), Counter())
-            assert set(out.values()) <= {1}
-            assert {offset for _, offset in out} <= set(range(start, end))
+                there = [record.offset for record in self.broker.records(TOPIC, partition, entry.range.start, at)]
+                dead = sum(live[partition, offset] for offset in there)  # none may be missing
+                passed = {"happy-end": len(there) - dead} if len(there) > dead else {}
+                assert entry.tally in (None, Tally(len(there), passed, dead))
 
 
-def test_in_whatever_order_runs_crash_each_record_comes_out_once(rounds):
-    run_state_machine_as_test(
-        lambda: Drains(rounds),
-        settings=settings(
-            max_examples=by_length(15, 400),
-            stateful_step_count=by_length(30, 60),
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            print_blob=True,
-        ),
+def run_machine(machine, rounds, seed_of_round, examples):
+    chosen = settings(
+        max_examples=examples,
+        stateful_step_count=by_length(30, 60),
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
     )
+    try:
+        run_state_machine_as_test(seed(seed_of_round)(lambda: machine(rounds)), settings=chosen)
+    except Exception as error:
+        error.add_note(f"FAULTS_SEED={seed_of_round} repeats this round with the same choices")
+        raise
+
+
+# Finding the shortest way to a failure takes Hypothesis up to five minutes, and then it has to be told.
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed_of_round", seeds(1, 2))
+def test_in_whatever_order_replays_crash_every_document_is_in_one_place(rounds, seed_of_round):
+    run_machine(Replays, rounds, seed_of_round, by_length(25, 100))
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed_of_round", seeds(1, 2))
+def test_in_whatever_order_runs_crash_every_document_is_in_one_place(rounds, seed_of_round):
+    run_machine(Crashes, rounds, seed_of_round, by_length(6, 50))

@@ -1,23 +1,30 @@
-"""Records that cannot be processed: each becomes a dead letter or a clear failure, and nothing is lost with them.
+"""Records that cannot be processed: each becomes a dead letter, nothing is lost with it, and none holds up its range.
 
-A module that ends its own process takes the Spark task with it. Spark tries the task four times, each try goes on
-where the last transaction ended and dies at the same document; then the run fails and says what to look for. Nothing
-of that chunk was written, so a run with a mended graph takes it up.
+A module that ends its own process takes the Spark task or the whole run with it, and so nothing is left that could
+write the dead letter. The try after it finds the mark that the dead one left, goes through that chunk one record at a
+time, and after ``max_attempts`` deaths gives up the record that they happened at.
 """
 
 from __future__ import annotations
 
 import base64
 import os
+import signal
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from pipestream import faults
 from pipestream.documents.references import key_of
 from pipestream.documents.store import open_store
 from pipestream.drain.broker import client_config
+from pipestream.drain.dead_letters import CONNECT, OWN
+from pipestream.drain.marks import ROOT
+from pipestream.drain.model import RangeFailed
+from pipestream.drain.records import header
 from pipestream.local.state import write_settings
 from pipestream.testing.submit import submit_drain
 from pipestream.wire import PipeDoc, PipeStream
@@ -26,6 +33,8 @@ pytestmark = pytest.mark.stack
 
 FIRST = "  - id: first\n    module: python:pipestream.testing."
 HEALTHY = FIRST + "steps:pass_on"
+DEADLY = FIRST + "modules:dying\n    config: {only: deadly}"
+DIED = 9
 MB = 1_000_000
 
 
@@ -71,26 +80,98 @@ def test_a_module_that_hangs_is_stopped_and_its_document_becomes_a_dead_letter(m
 
 
 @pytest.mark.spark
-def test_a_module_that_ends_its_process_fails_the_run_and_loses_nothing(
-    make_pipeline, topic, stack, settings, tmp_path, check, fill, documents, drain_when_free
+def test_a_document_that_ends_its_process_becomes_a_dead_letter_and_the_run_goes_through(
+    make_pipeline, topic, unique, stack, settings, tmp_path, check, fill, documents
 ):
-    deadly = make_pipeline((HEALTHY, FIRST + "modules:dying"))
-    fill(deadly, documents)
+    pipeline = make_pipeline((HEALTHY, DEADLY))
+    documents[documents.index("0-13")] = "0-deadly"
+    documents[documents.index("1-20")] = "1-deadly"
+    fill(pipeline, documents)
     config = tmp_path / "spark.toml"
-    write_settings(config, deadly.settings)
+    write_settings(config, pipeline.settings)
     environment = {**stack.environment(), "PIPESTREAM_CONFIG": str(config)}
 
-    # Spark tries a task four times, and each try dies at the same document.
-    failed = submit_drain(deadly, topic, "run-1", environment, master=settings.spark_master)
+    # Spark tries a task four times. Three die: one anywhere in the chunk, then max_attempts - 1 at the document.
+    done = submit_drain(pipeline, topic, "run-1", environment, master=settings.spark_master)
 
-    assert failed.exit_code != 0
-    assert failed.outcome["status"] == "failed"
-    assert "a module that ends its process" in failed.outcome["error"], failed.outcome
-    assert deadly.entries(topic) == []
-    failed_at = time.monotonic()
-    mended = make_pipeline()
-    drain_when_free(mended, "run-2")
-    check("poison: module ends the Spark worker", mended, documents, failed_at)
+    assert done.exit_code == 0, done.log
+    assert (done.outcome["status"], done.outcome["dead_letters"]) == ("drained", 2)
+    check("poison: document ends the Spark worker", pipeline, documents)
+    letters = pipeline.read(f"dlq.intake.{unique}")
+    assert sorted(letter.doc_id for letter in letters) == ["0-deadly", "1-deadly"]
+    for letter in letters:
+        assert header(letter.record.headers, CONNECT + "exception.class.name") == "ProcessDied"
+        assert header(letter.record.headers, OWN + "attempts") == "3"
+    assert marks_of(pipeline) == []
+
+
+def test_several_deadly_documents_cost_a_few_runs_and_each_run_gets_further(
+    make_pipeline, topic, unique, check, start_drain
+):
+    pipeline = make_pipeline((HEALTHY, DEADLY), max_attempts=2, leases="none")
+    documents = [f"doc-{number}" for number in range(35)]
+    for number in (3, 7, 24):  # two in the first chunk of ten, one in the third
+        documents[number] = f"deadly-{number}"
+    pipeline.send(topic, documents)
+
+    deaths = drain_until_done(pipeline, start_drain)
+
+    # Either chunk: one death that nobody expected, then one (max_attempts - 1) at each deadly document.
+    assert deaths == (1 + 2) + (1 + 1)
+    check("poison: documents end the process", pipeline, documents)
+    assert pipeline.doc_ids(f"dlq.intake.{unique}") == {"deadly-3": 1, "deadly-7": 1, "deadly-24": 1}
+    assert marks_of(pipeline) == []
+
+
+def test_deadly_documents_of_several_partitions_are_found_in_a_task_that_reads_them_in_order_of_time(
+    make_pipeline, topic, unique, check, start_drain
+):
+    ordered = DEADLY + "\n    ordering: timestamp"
+    pipeline = make_pipeline((HEALTHY, ordered), max_attempts=2, leases="none")
+    documents = []
+    begun_at = datetime.now(UTC) - timedelta(minutes=1)
+    for number in range(12):
+        sent_at = begun_at + timedelta(seconds=number)
+        for partition in (0, 1):
+            kind = "deadly" if number == 5 else "doc"
+            documents.append(f"{kind}-{partition}-{number}")
+            pipeline.send(topic, documents[-1:], partition=partition, timestamp=sent_at)
+
+    deaths = drain_until_done(pipeline, start_drain)
+
+    # Both are in the second chunk of ten, which takes from both partitions in turn.
+    assert deaths == 1 + 2
+    check("poison: documents end an ordered task", pipeline, documents)
+    assert pipeline.doc_ids(f"dlq.intake.{unique}") == {"deadly-0-5": 1, "deadly-1-5": 1}
+    assert marks_of(pipeline) == []
+
+
+def test_processes_killed_from_outside_make_no_dead_letter(make_pipeline, topic, check, start_drain):
+    pipeline = make_pipeline(max_attempts=2, leases="none")
+    documents = [f"doc-{number}" for number in range(8)]
+    pipeline.send(topic, documents)
+
+    for number in range(4):
+        killed = start_drain(pipeline, f"run-{number}", f"{faults.CHUNK_PROCESSED}=kill")
+        assert killed.wait() == -signal.SIGKILL, killed.log
+    report = pipeline.drain(topic, "run-last")
+
+    assert report.dead_letters == 0
+    check("killed from outside in the same chunk, again and again", pipeline, documents)
+    assert marks_of(pipeline) == []
+
+
+def test_a_mended_graph_tries_a_deadly_document_again(make_pipeline, topic, check, start_drain):
+    deadly = make_pipeline((HEALTHY, DEADLY), max_attempts=2, leases="none")
+    deadly.send(topic, ["doc-1", "deadly-1", "doc-2"])
+    for number in range(2):
+        assert start_drain(deadly, f"run-{number}").wait() == DIED
+
+    mended = make_pipeline(max_attempts=2, leases="none")
+    report = mended.drain(topic, "run-last")
+
+    assert report.dead_letters == 0
+    check("poison: the graph is mended in time", mended, {"doc-1", "deadly-1", "doc-2"})
 
 
 def test_a_document_of_80_mb_passes_by_reference(pipeline, topic, check):
@@ -109,26 +190,96 @@ def test_a_document_of_80_mb_passes_by_reference(pipeline, topic, check):
     check("a document of 80 MB", pipeline, {"large", "small"})
 
 
-def test_an_output_that_kafka_refuses_for_its_size_is_a_clear_failure(
-    pipeline, topic, unique, check, start_drain, drain_when_free
+def test_an_output_larger_than_its_topic_allows_makes_a_dead_letter_of_its_document_alone(
+    pipeline, topic, unique, check
 ):
-    stream = PipeStream()
-    stream.document.doc_id = "wide"
-    # Fits the topic's limit of 1,048,588 bytes as it is, but not with the hop that a node adds to its history.
-    stream.metadata.context_params["wide"] = base64.b64encode(os.urandom(786_250)).decode()
-    producer = Producer({**client_config(pipeline.settings), "message.max.bytes": 2 * MB})
-    producer.produce(topic, stream.SerializeToString(), key=b"wide", partition=0)
-    assert producer.flush(30) == 0
+    pipeline.send(topic, ["before"])
+    send_wide(pipeline, topic, "wide-1", "wide-2")
     pipeline.send(topic, ["after"])
 
-    refused = start_drain(pipeline, "run-1")
+    report = pipeline.drain(topic, "run-1")
 
-    assert refused.wait() == 2, refused.log
-    assert f"for pipestream.{unique}.second; raise max.message.bytes of that topic" in refused.log
-    failed_at = time.monotonic()
-    allow(pipeline, f"pipestream.{unique}.second", 2 * MB)
-    drain_when_free(pipeline, "run-2")
-    check("output larger than its topic allows", pipeline, {"wide", "after"}, failed_at)
+    assert (report.documents_out, report.dead_letters) == ({"first--second": 2}, 2)
+    check("output larger than its topic allows", pipeline, {"before", "wide-1", "wide-2", "after"})
+    letters = pipeline.read(f"dlq.intake.{unique}")
+    assert [letter.doc_id for letter in letters] == ["wide-1", "wide-2"]
+    for letter in letters:
+        assert header(letter.record.headers, CONNECT + "exception.class.name") == "RecordTooLarge"
+        reason = header(letter.record.headers, CONNECT + "exception.message")
+        assert f"bytes for pipestream.{unique}.second, which takes up to 1048588" in reason
+
+
+def test_where_the_error_end_refuses_a_document_too_it_becomes_a_dead_letter(make_pipeline, topic, unique, check):
+    error_end = ("nodes:\n", "error_end: failed\nnodes:\n  - {id: failed, type: sink}\n")
+    pipeline = make_pipeline(error_end, (HEALTHY, FIRST + "steps:fail_on_bad"))
+    send_wide(pipeline, topic, "wide")
+    pipeline.send(topic, ["good", "bad"])
+
+    report = pipeline.drain(topic, "run-1")
+
+    assert (report.documents_out, report.dead_letters) == ({"first--second": 1, "error-end": 1}, 1)
+    check("output larger than the error-end allows", pipeline, {"wide", "good", "bad"})
+    assert pipeline.doc_ids(f"pipestream.{unique}.failed") == {"bad": 1}
+    assert pipeline.doc_ids(f"dlq.intake.{unique}") == {"wide": 1}
+
+
+def test_small_outputs_that_are_only_together_larger_than_their_topic_allows_arrive(
+    make_pipeline, topic, unique, check
+):
+    pipeline = make_pipeline(chunk_records=200)
+    allow(pipeline, f"pipestream.{unique}.second", 5_000)
+    documents = [f"{os.urandom(40).hex()}-{number}" for number in range(200)]
+    pipeline.send(topic, documents)
+
+    report = pipeline.drain(topic, "run-1")
+
+    assert report.dead_letters == 0
+    check("batch larger than its topic allows", pipeline, documents)
+    arrived = pipeline.read(f"pipestream.{unique}.second")
+    for partition in (0, 1):  # in the order they were sent
+        numbers = [int(letter.doc_id.split("-")[1]) for letter in arrived if letter.record.partition == partition]
+        assert numbers == sorted(numbers) != []
+
+
+def test_a_dead_letter_that_kafka_refuses_is_a_clear_failure(pipeline, topic, unique, check):
+    allow(pipeline, f"dlq.intake.{unique}", 2 * 1024)
+    send_wide(pipeline, topic, "wide")
+    pipeline.send(topic, ["after"])
+
+    with pytest.raises(RangeFailed, match=rf"for dlq\.intake\.{unique}, .*; raise max\.message\.bytes of that topic"):
+        pipeline.drain(topic, "run-1")
+
+    assert pipeline.entries(topic) == []
+    allow(pipeline, f"dlq.intake.{unique}", 2 * MB)
+    pipeline.drain(topic, "run-2")
+    check("dead letter larger than its topic allows", pipeline, {"wide", "after"})
+
+
+def send_wide(pipeline, topic, *doc_ids):
+    """Send documents that fit a topic's limit of 1,048,588 bytes, but not with the hop that a node adds."""
+    producer = Producer({**client_config(pipeline.settings), "message.max.bytes": 2 * MB})
+    for doc_id in doc_ids:
+        stream = PipeStream()
+        stream.document.doc_id = doc_id
+        stream.metadata.context_params["wide"] = base64.b64encode(os.urandom(786_250)).decode()
+        producer.produce(topic, stream.SerializeToString(), key=doc_id.encode(), partition=0)
+        assert producer.flush(30) == 0
+
+
+def drain_until_done(pipeline, start_drain):
+    """Run after run, each in a process of its own; return how many of them died."""
+    for deaths in range(20):
+        process = start_drain(pipeline, f"run-{deaths}")
+        code = process.wait()
+        if code != DIED:
+            assert code == 0, process.log
+            return deaths
+    raise AssertionError("20 runs died")
+
+
+def marks_of(pipeline):
+    with open_store(pipeline.settings.store_uri, pipeline.settings) as store:
+        return list(store.list(ROOT))
 
 
 def allow(pipeline, topic, size_bytes):

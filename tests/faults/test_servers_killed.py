@@ -7,6 +7,8 @@ import time
 import pytest
 
 from pipestream import faults
+from pipestream.drain.broker import Broker
+from pipestream.drain.model import consumer_group
 from pipestream.testing.length import by_length
 
 pytestmark = pytest.mark.stack
@@ -106,7 +108,7 @@ def test_a_drain_stops_itself_when_its_lease_cannot_be_renewed(
 ):
     pipeline = make_pipeline(leases=leases)
     fill(pipeline, documents)
-    drain = start_drain(pipeline, "run-1", gate.at(faults.CHUNK_COMMITTED, 5))
+    drain = start_drain(pipeline, "run-1", gate.at(faults.CHUNK_COMMITTED, 2))
     drain.wait_for(gate)
     store = breakable_stack.server(server)
     store.kill()
@@ -117,6 +119,10 @@ def test_a_drain_stops_itself_when_its_lease_cannot_be_renewed(
     assert drain.wait() == 1, drain.log
     assert "renewals have failed for" in drain.log
     assert pipeline.entries(topic) == []
+    # It stopped where it was, in the middle of its first range.
+    group = consumer_group(pipeline.graph, pipeline.graph.graph_id)
+    committed = Broker(pipeline.settings).committed(group, topic, (0, 1))
+    assert {partition: found.offset for partition, found in committed.items()} == {0: 20}
     store.start()
     drain_when_free(pipeline, "next")
 

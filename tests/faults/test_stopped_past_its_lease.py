@@ -88,3 +88,21 @@ def test_a_run_that_was_overtaken_by_a_longer_one_commits_nothing(
     wake(stale)
 
     check("SIGSTOP, overtaken by a longer range", pipeline, documents, time.monotonic() - taken_over_at)
+
+
+def test_an_ordered_run_that_was_overtaken_commits_nothing(
+    make_pipeline, documents, fill, check, start_drain, drain_when_free, wake
+):
+    # The first partition is done when the run is stopped, so the one that takes over has nothing to do there.
+    pipeline = make_pipeline(("  - id: first\n", "  - id: first\n    ordering: timestamp\n"))
+    few = [name for name in documents if name.startswith("1-") or int(name[2:]) < 5]
+    fill(pipeline, few)
+    stale = start_drain(pipeline, "stale", f"{faults.CHUNK_PROCESSED}=stop@3")
+    stale.wait_until_stopped()
+    stopped_at = time.monotonic()
+
+    drain_when_free(pipeline, "new")
+    taken_over_at = time.monotonic() - stopped_at
+    wake(stale)
+
+    check("SIGSTOP of an ordered run, overtaken", pipeline, few, time.monotonic() - taken_over_at)

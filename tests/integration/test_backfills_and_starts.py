@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from pipestream.drain.backfill import Backfill, BackfillInvalid, estimate_backfill, hash_of_then
-from pipestream.drain.local import spread_here
+from pipestream.drain.local import LocalSpread
 from pipestream.drain.model import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import load_graph
+from pipestream.leases import open_lease_store
 from pipestream.leases.none import NoLeaseStore
 from pipestream.ledger import EntryKind
 
@@ -26,7 +28,7 @@ def pipeline(pipeline):
 def run(pipeline, unique):
     def drain(run_id, *, backfill=None, spread=None, topic=f"intake.{unique}", **rest):
         request = DrainRequest(pipeline.graph, topic, run_id, 1_000, backfill=backfill, **rest)
-        return run_drain(request, pipeline.settings, spread or spread_here(pipeline.settings), leases=NoLeaseStore())
+        return run_drain(request, pipeline.settings, spread or LocalSpread(pipeline.settings), leases=NoLeaseStore())
 
     return drain
 
@@ -72,7 +74,7 @@ def test_an_interrupted_backfill_goes_on_where_it_stopped_under_another_run(pipe
     backfill = Backfill("cut", offsets={0: (0, 12)})
 
     def die_after_the_work(tasks):
-        list(spread_here(pipeline.settings)(tasks))
+        list(LocalSpread(pipeline.settings)(tasks))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -160,3 +162,50 @@ def test_the_graph_of_then_is_the_one_the_live_run_used(pipeline, unique, run):
     assert hash_of_then(Backfill("x", offsets={0: (1, 3)}), pipeline.settings, unique, topic) == first
     with pytest.raises(BackfillInvalid, match="several versions"):
         hash_of_then(Backfill("x", offsets={0: (1, 5)}), pipeline.settings, unique, topic)
+
+
+def test_a_backfill_larger_than_the_budget_is_drained_whole_in_pieces(pipeline, unique, second):
+    pipeline.send(f"intake.{unique}", [f"a{n}" for n in range(20)])
+    backfill = Backfill("pieces", offsets={0: (0, 20)})
+    request = DrainRequest(pipeline.graph, f"intake.{unique}", "run-1", 8, backfill=backfill)
+
+    report = run_drain(request, pipeline.settings, LocalSpread(pipeline.settings), leases=NoLeaseStore())
+
+    assert (report.records, report.ranges) == (20, 3)
+    assert sorted(pipeline.doc_ids(second).values()) == [1] * 20
+    entries = pipeline.ledger.entries(lane=f"{unique}@pieces", topic=f"intake.{unique}")
+    assert [(entry.range.start, entry.range.end) for entry in entries] == [(0, 8), (8, 16), (16, 20)]
+
+
+def test_a_backfill_goes_on_beside_a_live_run_that_holds_the_topic(pipeline, unique, second):
+    topic = f"intake.{unique}"
+    pipeline.send(topic, ["a0", "a1"])
+    with closing(open_lease_store(pipeline.settings)) as leases:
+        live = leases.acquire(topic, 0, "live@elsewhere:1", 60)
+        request = DrainRequest(pipeline.graph, topic, "run-1", 100, backfill=Backfill("beside", offsets={0: (0, 2)}))
+        held = []
+
+        def look(tasks):
+            held.extend((each.topic, each.holder) for each in leases.assignments() if each.holder)
+            return LocalSpread(pipeline.settings)(tasks)
+
+        report = run_drain(request, pipeline.settings, look, leases=leases)
+        listed = [each.topic for each in leases.assignments()]
+        leases.release(live)
+
+    assert (report.status, report.records) == ("drained", 2)
+    assert [name for name, _ in held] == [topic, f"{topic}@beside"]
+    assert f"{topic}@beside" not in listed, "a backfill that is done must not look as if someone were to take it"
+
+
+@pytest.mark.parametrize(
+    "other", [Backfill("used", offsets={0: (0, 6)}), Backfill("used", offsets={0: (0, 4)}, doc_ids=("a1",))]
+)
+def test_another_backfill_under_a_used_id_is_refused(pipeline, unique, run, second, other):
+    pipeline.send(f"intake.{unique}", [f"a{n}" for n in range(6)])
+    run("run-1", backfill=Backfill("used", offsets={0: (0, 4)}))
+
+    with pytest.raises(BackfillInvalid, match=r"planned at .* for all documents of .*0\.\.4; take another id"):
+        run("run-2", backfill=other)
+
+    assert pipeline.doc_ids(second).total() == 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,18 @@ def test_a_second_ingestion_finds_nothing_new(run, applied, documents, unique):
     assert "4 documents: 0 new, 0 changed, 4 unchanged; 0 published" in ran.out
 
 
+def test_a_connectors_relative_path_starts_from_the_folder_of_sources(run, applied, documents, unique, monkeypatch):
+    applied.write_text(
+        applied.read_text().replace("entry: first", "entry: first\n    connector: {kind: folder, path: documents}")
+    )
+    monkeypatch.setenv("PIPESTREAM_SOURCES_FOLDER", str(documents.parent))
+    monkeypatch.chdir("/")
+
+    ran = run("ingest", "--graph", applied, "--datasource", unique, "--json")
+
+    assert ran.json()["published"] == 4
+
+
 def test_the_ledger_shows_what_a_run_did(run, applied, documents, unique):
     run("ingest", "--graph", applied, "--datasource", unique, documents)
     run("drain", "--graph", applied, "--topic", f"intake.{unique}", "--run-id", "r1")
@@ -135,7 +148,7 @@ def test_a_topic_that_is_missing_cannot_be_drained(run, graph_file, unique):
     ran = run("drain", "--graph", graph_file, "--topic", f"intake.{unique}")
 
     assert ran.code == 2
-    assert f"topic intake.{unique} does not exist; apply the graph that needs it" in ran.err
+    assert f"topic intake.{unique} does not exist; apply the graph that needs it: pipestream graph apply" in ran.err
 
 
 def test_a_drain_says_who_holds_the_lease(run, applied, settings, unique):
@@ -166,6 +179,56 @@ def test_a_topic_is_stopped_and_scaled(run, applied, unique):
 
     assert [(slot["slot"], slot["started"]) for slot in stopped] == [(0, False), (1, False)]
     assert [(slot["slot"], slot["started"]) for slot in started] == [(0, True), (1, True)]
+
+
+def test_all_topics_of_a_graph_are_stopped_at_once(run, applied, unique):
+    ran = run("leases", "set", "--graph", applied, "--stopped", "--json")
+    slots = run("leases", "--json").json()["slots"]
+
+    topics = [f"intake.{unique}", f"pipestream.{unique}.fused", f"pipestream.{unique}.second"]
+    assert [(each["topic"], each["started"]) for each in ran.json()] == [(topic, False) for topic in topics]
+    assert [(slot["topic"], slot["started"]) for slot in slots] == [(topic, False) for topic in topics]
+
+
+def test_a_topic_begins_with_the_slots_of_its_graph_and_keeps_what_the_operator_sets(run, graph_file, unique):
+    graph_file.write_text(graph_file.read_text().replace("account: acme", "account: acme\n    slots: 2"))
+    topic = f"intake.{unique}"
+
+    run("graph", "apply", graph_file)
+    at_first = run("leases", topic, "--json").json()["slots"]
+    run("leases", "set", topic, "--replicas", "3", "--stopped")
+    run("graph", "apply", graph_file)
+    later = run("leases", topic, "--json").json()["slots"]
+
+    assert [(slot["slot"], slot["replicas"]) for slot in at_first] == [(0, 2), (1, 2)]
+    assert [(slot["replicas"], slot["started"]) for slot in later] == [(3, False)] * 3
+    assert {slot["replicas"] for slot in run("leases", f"pipestream.{unique}.second", "--json").json()["slots"]} == {1}
+
+
+@pytest.mark.parametrize("command", ["leases", "assignments"])
+@pytest.mark.parametrize("store", ["sql", "consul"])
+def test_the_holder_of_a_slot_is_shown_with_its_time_and_token(
+    run, applied, settings, consul, unique, store, command, monkeypatch
+):
+    monkeypatch.setenv("PIPESTREAM_LEASES", store)
+    topic = f"intake.{unique}"
+    leases = open_lease_store(settings.model_copy(update={"leases": store}))
+    before = datetime.now(UTC)
+    lease = leases.acquire(topic, 0, "somebody else", 60)
+    try:
+        (slot,) = run(command, topic, "--json").json()["slots"]
+        shown = run(command, topic).out
+    finally:
+        leases.release(lease)
+        leases.unregister([topic])
+        leases.close()
+
+    until = datetime.fromisoformat(slot["until"])
+    assert (slot["holder"], slot["token"]) == ("somebody else", lease.token)
+    # Consul may keep a session for twice its time.
+    assert before + timedelta(seconds=50) < until < before + timedelta(seconds=130)
+    for text in ("somebody else", f"{until:%Y-%m-%d %H:%M:%S}"):
+        assert text in shown
 
 
 def test_an_unregistered_topic_cannot_be_set(run, applied):
@@ -217,6 +280,61 @@ def test_a_backfill_goes_beside_the_live_run_and_once(run, applied, documents, u
     assert second.json()["run_id"] != first.json()["run_id"]
     assert run("ledger", "entries", "--run", second.json()["run_id"], "--json").json() == []
     assert lanes == {unique, f"{unique}@again"}
+
+
+def test_a_backfill_of_a_datasource_covers_every_graph_that_drains_it(run, applied, documents, unique, monkeypatch):
+    folder = applied.parent / "graphs"
+    folder.mkdir()
+    text = applied.read_text()
+    (folder / "one.yaml").write_text(text)
+    other = text.replace(f"graph: {unique}", f"graph: {unique}-other").replace(
+        f"cluster: {unique}", f"cluster: {unique}b"
+    )
+    (folder / "other.yaml").write_text(other)
+    monkeypatch.setenv("PIPESTREAM_GRAPHS_FOLDER", str(folder))
+    run("graph", "apply", folder / "other.yaml")
+    run("ingest", "--graph", applied, "--datasource", unique, documents)
+    arguments = ("backfill", "again", "--datasource", unique, "--since", "PT6H")
+
+    estimates = run(*arguments, "--dry-run", "--json").json()
+    said = run(*arguments)
+    finished = run(*arguments, "--json").json()
+
+    assert [estimate["offsets"] for estimate in estimates] == [4, 4]
+    assert said.code == 0, said.err
+    assert said.out.count(f"intake.{unique}: 4 records") == 2
+    assert [report["lane"] for report in finished] == [f"{unique}@again", f"{unique}-other@again"]
+    assert [report["status"] for report in finished] == ["empty", "empty"]
+
+
+def test_a_backfill_uses_the_graph_of_then(run, applied, documents, unique):
+    topic = f"intake.{unique}"
+    run("ingest", "--graph", applied, "--datasource", unique, documents)
+    run("drain", "--graph", applied, "--topic", topic)
+    # From now on everything ends at once.
+    applied.write_text(applied.read_text().partition("edges:")[0])
+    run("graph", "apply", applied)
+    arguments = ("--graph", applied, "--topic", topic, "--since", "PT6H", "--json")
+
+    now = run("backfill", "as-now", *arguments).json()
+    then = run("backfill", "as-then", *arguments, "--graph-version", "then").json()
+    first = run("backfill", "as-first", *arguments, "--graph-version", "1").json()
+
+    assert now["documents_out"] == {"happy-end": 4}
+    assert then["documents_out"] == first["documents_out"] == {"first--second": 3, "happy-end": 1}
+
+
+def test_a_topic_that_was_never_drained_starts_where_the_run_says(run, applied, documents, unique):
+    topic = f"intake.{unique}"
+    run("ingest", "--graph", applied, "--datasource", unique, documents)
+
+    first = run("drain", "--graph", applied, "--topic", topic, "--start-at", "latest", "--json")
+    second = run("drain", "--graph", applied, "--topic", topic, "--start-at", "earliest", "--json")
+    kinds = {entry["kind"] for entry in run("ledger", "entries", "--topic", topic, "--json").json()}
+
+    assert (first.code, first.json()["status"]) == (0, "empty")
+    assert second.json()["status"] == "empty", "a place once chosen is kept"
+    assert kinds == {"skipped"}
 
 
 def test_a_backfill_without_a_range_is_refused(run, applied, unique):

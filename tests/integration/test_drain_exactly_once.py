@@ -7,7 +7,7 @@ import pytest
 
 from pipestream.documents.store import open_store
 from pipestream.drain.dead_letters import CONNECT, OWN
-from pipestream.drain.local import spread_here
+from pipestream.drain.local import LocalSpread
 from pipestream.drain.model import DrainRequest, RangeFailed
 from pipestream.drain.records import header
 from pipestream.drain.run import run_drain
@@ -16,7 +16,6 @@ from pipestream.graph.hashing import graph_hash
 from pipestream.graph.versions import GraphVersions, find_version
 from pipestream.leases import open_lease_store
 from pipestream.leases.none import NoLeaseStore
-from pipestream.leases.store import DesiredState
 from pipestream.ledger import EntryKind
 from pipestream.wire import PipeDoc
 
@@ -195,7 +194,7 @@ def test_a_run_that_died_between_commit_and_entry_is_recovered_and_its_work_is_n
     pipeline.send(topics.intake, [f"a{n}" for n in range(25)])
 
     def lose_the_answers(tasks):
-        list(spread_here(pipeline.settings)(tasks))
+        list(LocalSpread(pipeline.settings)(tasks))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -234,37 +233,6 @@ def test_a_topic_that_is_not_there_is_named(pipeline):
         pipeline.drain("intake.nowhere", "run-1")
 
 
-def test_a_run_drains_every_free_slot_and_leaves_the_taken_ones_to_their_holders(pipeline, topics):
-    pipeline.send(topics.intake, ["a1", "a2"], partition=0)
-    pipeline.send(topics.intake, ["b1"], partition=1)
-    leases = open_lease_store(pipeline.settings)
-    leases.set_desired(topics.intake, DesiredState(replicas=2))
-    other = leases.acquire(topics.intake, 1, "run-x@elsewhere:1", 30)
-
-    first = pipeline.drain(topics.intake, "run-1")
-    leases.release(other)
-    second = pipeline.drain(topics.intake, "run-2")
-
-    assert (first.records, second.records) == (2, 1)
-    assert pipeline.doc_ids(topics.second) == {"a1": 1, "a2": 1, "b1": 1}
-    pipeline.check_ledger_tiles(topics.intake)
-    leases.close()
-
-
-def test_a_run_takes_no_more_slots_than_it_may(pipeline, topics):
-    pipeline.send(topics.intake, ["a1"], partition=0)
-    pipeline.send(topics.intake, ["b1"], partition=1)
-    leases = open_lease_store(pipeline.settings)
-    leases.set_desired(topics.intake, DesiredState(replicas=2))
-    pipeline.settings = pipeline.settings.model_copy(update={"max_slots": 1})
-
-    report = pipeline.drain(topics.intake, "run-1")
-
-    assert report.records == 1
-    assert pipeline.doc_ids(topics.second) == {"a1": 1}
-    leases.close()
-
-
 def test_a_retry_uses_the_graph_its_run_planned_with_not_the_one_applied_since(pipeline, topics):
     pipeline.send(topics.intake, ["a1"])
     planned_with = pipeline.graph
@@ -283,7 +251,7 @@ def test_a_retry_uses_the_graph_its_run_planned_with_not_the_one_applied_since(p
 
     request = DrainRequest(pipeline.graph, topics.intake, "run-1", 100)
     find_graph = partial(find_version, pipeline.settings, planned_with.graph_id)
-    spread = spread_here(pipeline.settings)
+    spread = LocalSpread(pipeline.settings)
     report = run_drain(request, pipeline.settings, spread, leases=NoLeaseStore(), find_graph=find_graph)
 
     assert report.documents_out == {"first--second": 1}

@@ -6,7 +6,10 @@ import json
 import socket
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import consul
@@ -19,11 +22,12 @@ from pipestream.leases.consul import ConsulLeaseStore
 from pipestream.leases.store import DesiredState
 from pipestream.local.gotools import CONSUL, find_tool
 from pipestream.settings import Settings
+from pipestream.testing.faulty import FaultyProxy, Trouble
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("consul")]
 
 TTL_S = 60.0
 TOKEN = "5f6d7b9e-0c3a-4f55-9d7f-0f3f6a1f9c11"
@@ -62,6 +66,149 @@ def wait_until(condition, timeout_s=30.0):
     return result
 
 
+@pytest.fixture
+def waiter(settings):
+    """A store that counts the requests it sends, as ``requests``."""
+    opened = ConsulLeaseStore(settings)
+    opened.requests = []
+    opened._consul.http.session.hooks["response"].append(lambda answer, **_: opened.requests.append(answer.url))
+    yield opened
+    opened.close()
+
+
+def test_waiting_does_not_poll_it_asks_once_and_then_lets_consul_answer_when_it_will(store, waiter, topic):
+    store.acquire(topic, 0, "worker-a", TTL_S)
+    started_s = time.monotonic()
+
+    assert not waiter.wait_free(topic, 0, 4.0)
+
+    assert time.monotonic() - started_s >= 4.0
+    first, blocking = waiter.requests
+    assert "index=" not in first
+    assert "index=" in blocking
+
+
+def test_a_release_is_the_answer_to_the_question_that_waits(store, waiter, topic):
+    lease = store.acquire(topic, 0, "worker-a", TTL_S)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(waiter.wait_free, topic, 0, 60.0)
+        wait_until(lambda: waiter.requests)
+
+        store.release(lease)
+
+        assert waiting.result(timeout=10)
+    assert len(waiter.requests) <= 2  # one, if the release came before the second was sent
+
+
+def test_renewals_do_not_wake_up_those_who_wait(store, waiter, topic):
+    lease = store.acquire(topic, 0, "worker-a", TTL_S)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(waiter.wait_free, topic, 0, 3.0)
+        renewals = 0
+        while not waiting.done():
+            store.renew(lease)
+            renewals += 1
+
+    assert not waiting.result()
+    assert renewals > 5
+    assert len(waiter.requests) == 2
+
+
+def until(store, topic):
+    [found] = store.assignments(topic)
+    return found.until
+
+
+def test_a_lease_is_shown_until_two_ttls_after_it_was_acquired_and_then_after_each_renewal(store, topic):
+    two_ttls = timedelta(seconds=2 * TTL_S)
+    before = datetime.now(UTC)
+    lease = store.acquire(topic, 0, "worker-a", TTL_S)
+    between = datetime.now(UTC)
+    acquired = until(store, topic)
+    store.renew(lease)
+    after = datetime.now(UTC)
+
+    assert before <= acquired - two_ttls <= between
+    assert between <= until(store, topic) - two_ttls <= after
+    assert {found.topic: found.until for found in store.assignments()}[topic] == until(store, topic)
+
+
+def test_the_next_holder_is_not_shown_with_the_renewals_of_the_last(store, topic):
+    earlier = store.acquire(topic, 0, "worker-a", 3_600)
+    store.renew(earlier)
+    store.release(earlier)
+
+    later = store.acquire(topic, 0, "worker-b", TTL_S)
+
+    assert until(store, topic) < datetime.now(UTC) + timedelta(seconds=2 * TTL_S + 1)
+    store.renew(later)
+    assert until(store, topic) < datetime.now(UTC) + timedelta(seconds=2 * TTL_S + 1)
+
+
+def test_a_holder_that_lost_its_slot_unawares_does_not_write_over_the_next_ones_renewal(store, client, topic, key):
+    stale = store.acquire(topic, 0, "worker-a", 3_600)
+    client.kv.put(key, "by hand", release=stale.handle)
+    store.renew(store.acquire(topic, 0, "worker-b", TTL_S))
+    shown = until(store, topic)
+
+    # As if it had looked before the lock was taken off, and writes now.
+    store._note_renewal(stale)
+
+    assert until(store, topic) == shown
+
+
+@pytest.mark.parametrize("fields", [{}, {"acquired_at": "lately", "ttl_s": 10}, {"acquired_at": None, "ttl_s": "10"}])
+def test_the_lock_of_another_program_is_shown_by_its_session_and_without_an_end(store, client, topic, key, fields):
+    session = client.session.create(ttl=10, lock_delay=0)
+    assert client.kv.put(key, json.dumps({"session": session, **fields}), acquire=session)
+
+    [found] = store.assignments(topic)
+
+    assert (found.holder, found.until) == (f"Consul session {session}", None)
+    client.session.destroy(session)
+
+
+def test_an_unregistered_topic_leaves_no_renewals_behind(store, client, topic):
+    leases = [store.acquire(topic, slot, "worker-a", TTL_S) for slot in (0, 1)]
+    for lease in leases:
+        store.renew(lease)
+    assert len(client.kv.get(f"pipestream/renewals/{topic}/", keys=True)[1]) == 2
+
+    store.unregister([topic])
+
+    assert client.kv.get(f"pipestream/renewals/{topic}/", keys=True)[1] is None
+
+
+def test_a_lease_is_renewed_although_its_renewal_cannot_be_written_down(settings, topic, caplog):
+    with FaultyProxy(*settings.consul_address.split(":")) as proxy:
+        address = proxy.url.removeprefix("http://")
+        store = ConsulLeaseStore(settings.model_copy(update={"consul_address": address}))
+        lease = store.acquire(topic, 0, "worker-a", TTL_S)
+        proxy.make(Trouble.BUSY, times=1, method="PUT", part="/renewals/")
+
+        store.renew(lease)
+
+        assert proxy.made == 1
+        store.close()
+    assert f"{topic} slot 0: renewed, but `until` will not show it: Consul at {address}" in caplog.text
+
+
+def test_a_holder_that_consul_does_not_answer_for_two_thirds_of_the_ttl_stops_and_says_why(settings, topic):
+    told = []
+    with FaultyProxy(*settings.consul_address.split(":")) as proxy:
+        address = proxy.url.removeprefix("http://")
+        store = ConsulLeaseStore(settings.model_copy(update={"consul_address": address}))
+        with LeaseKeeper(store, store.acquire(topic, 0, "worker-a", 10.0), on_lost=told.append) as keeper:
+            proxy.make(Trouble.BUSY, times=1_000, part="/session/renew/")
+
+            assert keeper.lost.wait(30)
+            cause = rf"renewals have failed for \d+\.\d s: Consul at {address} cannot answer now: 503 .*busy on purpose"
+            with pytest.raises(LeaseLost, match=rf"{topic} slot 0: the lease was lost \({cause}"):
+                keeper.check()
+        store.close()
+    assert [str(error) for error in told] == [str(LeaseLost(topic, 0, told[0].reason))]
+
+
 def test_slot_0_locks_the_topics_own_key_and_slot_1_a_key_under_it(store, client, topic, key):
     leases = [store.acquire(topic, slot, f"worker-{slot}", TTL_S) for slot in (0, 1)]
 
@@ -72,6 +219,7 @@ def test_slot_0_locks_the_topics_own_key_and_slot_1_a_key_under_it(store, client
         assert entry["ModifyIndex"] == lease.token
         assert (value["holder"], value["session"]) == (lease.holder, lease.handle)
         assert value["acquired_at"].endswith("+00:00")
+        assert value["ttl_s"] == TTL_S
 
 
 def test_a_session_releases_without_delay_and_its_ttl_is_raised_to_what_consul_allows(store, client, topic):
@@ -216,10 +364,12 @@ def test_an_agent_that_never_answers_is_given_up(settings, topic, monkeypatch):
 
 @dataclass
 class Agent:
-    """A Consul server of a test's own, with ACL and TLS, which may be killed and started again."""
+    """A Consul server of a test's own, which may be killed and started again."""
 
     folder: Path
     port: int
+    access: dict[str, object]
+    """The settings that say how to get in."""
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -235,14 +385,8 @@ class Agent:
         self.process.wait(30)
 
     def settings(self, **changes) -> Settings:
-        given = {
-            "leases": "consul",
-            "consul_address": f"127.0.0.1:{self.port}",
-            "consul_scheme": "https",
-            "consul_token": SecretStr(TOKEN),
-            "consul_ca_file": self.folder / "consul-agent-ca.pem",
-        }
-        return Settings(**(given | changes))
+        given = {"leases": "consul", "consul_address": f"127.0.0.1:{self.port}"}
+        return Settings(**(given | self.access | changes))
 
 
 def answers(store):
@@ -261,16 +405,9 @@ def free_ports(count):
     return ports
 
 
-@pytest.fixture(scope="module")
-def agent(stack, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("consul")
-    program = str(find_tool(CONSUL, print))
-    for command in (
-        ("ca", "create"),
-        ("cert", "create", "-server", "-dc=local", "-additional-ipaddress=127.0.0.1"),
-    ):
-        subprocess.run([program, "tls", *command], cwd=folder, check=True, capture_output=True)
-    https, server, serf = free_ports(3)
+def configure(folder, port_kind, **rest):
+    """Write the configuration of a lone server, and return the port it is to answer at."""
+    port, server, serf = free_ports(3)
     config = {
         "server": True,
         "bootstrap": True,
@@ -279,24 +416,95 @@ def agent(stack, tmp_path_factory):
         "data_dir": str(folder / "data"),
         "bind_addr": "127.0.0.1",
         "client_addr": "127.0.0.1",
-        "ports": {"http": -1, "https": https, "server": server, "serf_lan": serf}
-        | dict.fromkeys(("serf_wan", "dns", "grpc", "grpc_tls"), -1),
+        "ports": dict.fromkeys(("http", "https", "serf_wan", "dns", "grpc", "grpc_tls"), -1)
+        | {port_kind: port, "server": server, "serf_lan": serf},
         "performance": {"raft_multiplier": 1},
         "connect": {"enabled": False},
         "disable_update_check": True,
-        "acl": {"enabled": True, "default_policy": "deny", "tokens": {"initial_management": TOKEN}},
-        "tls": {
+    }
+    (folder / "agent.json").write_text(json.dumps(config | rest))
+    return port
+
+
+@pytest.fixture(scope="module")
+def agent(stack, tmp_path_factory):
+    """With ACL and TLS."""
+    folder = tmp_path_factory.mktemp("consul")
+    program = str(find_tool(CONSUL, print))
+    for command in (
+        ("ca", "create"),
+        ("cert", "create", "-server", "-dc=local", "-additional-ipaddress=127.0.0.1"),
+    ):
+        subprocess.run([program, "tls", *command], cwd=folder, check=True, capture_output=True)
+    port = configure(
+        folder,
+        "https",
+        acl={"enabled": True, "default_policy": "deny", "tokens": {"initial_management": TOKEN}},
+        tls={
             "https": {
                 "cert_file": str(folder / "local-server-consul-0.pem"),
                 "key_file": str(folder / "local-server-consul-0-key.pem"),
             }
         },
+    )
+    access = {
+        "consul_scheme": "https",
+        "consul_token": SecretStr(TOKEN),
+        "consul_ca_file": folder / "consul-agent-ca.pem",
     }
-    (folder / "agent.json").write_text(json.dumps(config))
-    running = Agent(folder, https)
+    running = Agent(folder, port, access)
     running.start()
     yield running
     running.kill()
+
+
+@pytest.fixture
+def narrow_agent(stack, tmp_path):
+    """Takes no more than ten connections of a client at once."""
+    running = Agent(tmp_path, configure(tmp_path, "http", limits={"http_max_conns_per_client": 10}), {})
+    running.start()
+    yield running
+    running.kill()
+
+
+def test_an_agent_with_too_much_to_do_is_a_transient_error_and_the_lease_is_renewed_later(narrow_agent, unique):
+    topic = f"intake.{unique}"
+    store = ConsulLeaseStore(narrow_agent.settings())
+    lease = store.acquire(topic, 0, "worker-a", TTL_S)
+    store.close()  # its connection, so that it needs another
+
+    def refusal():
+        """Take every connection that the agent has to give, and return what it says to one more."""
+        occupy(narrow_agent, others)
+        try:
+            store.renew(lease)
+        except LeaseStoreUnavailable as error:
+            return str(error)
+        store.close()  # it got one that was counted until it was noticed to be closed
+        return ""
+
+    with ExitStack() as others:
+        assert "cannot answer now: 429 " in wait_until(refusal)
+
+    wait_until(lambda: renews(store, lease))
+    store.close()
+
+
+def occupy(agent, connections):
+    """Open connections to an agent until it refuses one."""
+    while True:
+        connection = connections.enter_context(socket.create_connection(("127.0.0.1", agent.port)))
+        connection.sendall(b"GET /v1/status/leader HTTP/1.1\r\nHost: consul\r\n\r\n")
+        if b"200 OK" not in connection.recv(4_096):
+            return
+
+
+def renews(store, lease):
+    try:
+        store.renew(lease)
+    except LeaseStoreUnavailable:
+        return False
+    return True
 
 
 def test_leases_work_over_tls_with_an_acl_token(agent, unique):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from pipestream.errors import IdInvalid, LeaseLost, LeaseUnavailable
-from pipestream.leases import Assignment, DesiredState, acquire_any, open_lease_store, should_yield
+from pipestream.leases import Assignment, DesiredState, open_lease_store
 from pipestream.leases.store import lay_out
 from pipestream.topics.names import (
     bridge_topic,
@@ -18,12 +19,9 @@ from pipestream.topics.names import (
     node_topic,
 )
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("consul")]
 
 TTL_S = 60.0
-# Consul ends a session between one and two TTLs after its last renewal, and its shortest TTL is 10 s.
-EXPIRY_DEADLINE_S = 40.0
-
 coordinated = pytest.mark.parametrize("kind", ["consul", "sql"])
 every_kind = pytest.mark.parametrize("kind", ["consul", "sql", "none"])
 
@@ -177,9 +175,11 @@ def test_unregistering_takes_the_lease_away_from_its_holder(store, topic):
 @coordinated
 def test_a_lease_that_is_not_renewed_goes_to_the_next_one_and_its_old_holder_is_harmless(open_store, store, topic):
     lost = store.acquire(topic, 0, "worker-a", 1.0)
+    [shown] = store.assignments(topic)
     other = open_store()
 
-    assert other.wait_free(topic, 0, EXPIRY_DEADLINE_S)
+    assert other.wait_free(topic, 0, store.longest_expiry_s(1.0))
+    assert abs(datetime.now(UTC) - shown.until) < timedelta(seconds=3)  # it was free when it was said to be
     with pytest.raises(LeaseLost, match=r"ran out|not renewed in time"):
         store.renew(lost)  # also while nobody has taken it yet
     taken = other.acquire(topic, 0, "worker-b", TTL_S)
@@ -392,32 +392,6 @@ def test_waiting_for_a_slot_that_is_free_does_not_wait(store, topic):
 
 
 @coordinated
-def test_any_takes_the_lowest_free_slot_and_names_every_holder_when_there_is_none(open_store, store, topic):
-    store.set_desired(topic, DesiredState(replicas=2))
-    taken = [acquire_any(open_store(), topic, f"worker-{name}", TTL_S) for name in "ab"]
-    assert [lease.slot for lease in taken] == [0, 1]
-
-    with pytest.raises(LeaseUnavailable, match=f"all 2 slots of {topic} are leased, by worker-a, worker-b"):
-        acquire_any(store, topic, "worker-c", TTL_S)
-
-    store.release(taken[0])
-    assert acquire_any(store, topic, "worker-c", TTL_S).slot == 0
-
-
-@coordinated
-def test_scaling_down_asks_the_highest_slots_to_yield(store, topic):
-    store.set_desired(topic, DesiredState(replicas=2))
-    low, high = (acquire_any(store, topic, "worker", TTL_S) for _ in range(2))
-    assert not should_yield(store, low)
-    assert not should_yield(store, high)
-
-    store.set_desired(topic, DesiredState(replicas=1))
-
-    assert not should_yield(store, low)
-    assert should_yield(store, high)
-
-
-@coordinated
 def test_one_store_serves_several_threads(store, unique):
     topics = [node_topic(unique, f"n{index}") for index in range(8)]
 
@@ -435,15 +409,25 @@ def test_one_store_serves_several_threads(store, unique):
     store.unregister(topics)
 
 
-@pytest.mark.parametrize("kind", ["sql"])
-def test_sql_tells_when_a_lease_runs_out(store, topic):
-    store.acquire(topic, 0, "worker-a", TTL_S)
-    [before] = store.assignments(topic)
-    lease = store.acquire(topic, 1, "worker-a", 2 * TTL_S)
-    store.renew(lease)
-    [_, after] = store.assignments(topic)
+@coordinated
+@pytest.mark.parametrize("slot", [0, 2])
+def test_the_store_tells_when_a_lease_runs_out_and_each_renewal_puts_that_off(store, topic, slot):
+    ends = []
+    lease = store.acquire(topic, slot, "worker-a", TTL_S)
+    for _ in range(3):
+        ends.append(store.assignments(topic)[-1].until)
+        store.renew(lease)
 
-    assert (after.until - before.until).total_seconds() == pytest.approx(TTL_S, abs=10)
+    assert ends == sorted(set(ends))
+    left_s = (ends[-1] - datetime.now(UTC)).total_seconds()
+    assert TTL_S - 5 < left_s <= store.longest_expiry_s(TTL_S)
+
+
+@every_kind
+def test_a_free_slot_has_no_end(store, topic):
+    store.release(store.acquire(topic, 0, "worker-a", TTL_S))
+
+    assert store.assignments(topic) == [Assignment(topic, 0, holder="", token=0, until=None)]
 
 
 @pytest.mark.parametrize("kind", ["none"])

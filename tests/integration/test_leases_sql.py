@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
-from pipestream.errors import CatalogueUnavailable, SettingsInvalid
+from pipestream.errors import CatalogueUnavailable, LeaseLost, LeaseUnavailable, SettingsInvalid
 from pipestream.leases.database import Database
 from pipestream.leases.sql import ACQUIRE, SqlLeaseStore
 from pipestream.leases.store import DesiredState
@@ -72,6 +74,114 @@ def test_the_tables_have_the_names_and_columns_of_the_architecture(store, connec
 
     assert state == [(topic, "stopped", 2)]
     assert lease == [(topic, 1, "worker-a", True)]
+
+
+def test_acquiring_runs_serializable(store, connection, topic):
+    store.register([topic])
+    connection.execute("CREATE TABLE seen (isolation text)")
+    connection.execute("""
+        CREATE FUNCTION note_isolation() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            INSERT INTO seen VALUES (current_setting('transaction_isolation'));
+            RETURN NEW;
+        END $$
+    """)
+    connection.execute(
+        "CREATE TRIGGER note_isolation BEFORE INSERT ON leases FOR EACH ROW EXECUTE FUNCTION note_isolation()"
+    )
+
+    store.acquire(topic, 0, "worker-a", TTL_S)
+
+    assert connection.execute("SELECT isolation FROM seen").fetchall() == [("serializable",)]
+
+
+def waits_for_a_lock(connection):
+    query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    return connection.execute(query).fetchone() == (1,)
+
+
+def test_an_acquire_that_another_transaction_got_in_the_way_of_is_done_again(settings, store, connection, topic):
+    held = store.acquire(topic, 0, "worker-a", TTL_S)
+    dsn = settings.postgres_dsn.get_secret_value()
+    with psycopg.connect(dsn) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("UPDATE leases SET lease_until = clock_timestamp() - interval '1 ms'")  # not committed yet
+        taking = pool.submit(store.acquire, topic, 0, "worker-b", TTL_S)
+        deadline = time.monotonic() + 4  # its statement is given up after 5 s
+        while not waits_for_a_lock(connection):
+            assert time.monotonic() < deadline, "it does not wait for the other transaction"
+            time.sleep(0.02)
+        other.commit()
+        taken = taking.result(30)
+
+    # Only such a transaction is refused the row that changed under it, and tried again. The sequence keeps what
+    # the try that was rolled back took from it.
+    assert taken.token == held.token + 2
+
+
+def test_an_expired_row_is_taken_over_in_place_and_its_old_holder_told_by_whom(store, connection, topic):
+    lost = store.acquire(topic, 0, "worker-a", TTL_S)
+    kept = store.acquire(topic, 1, "worker-a", TTL_S)
+    connection.execute("UPDATE leases SET lease_until = clock_timestamp() - interval '1 ms' WHERE slot = 0")
+
+    taken = store.acquire(topic, 0, "worker-b", TTL_S)
+
+    rows = connection.execute("SELECT slot, worker_id, token FROM leases ORDER BY slot").fetchall()
+    assert rows == [(0, "worker-b", taken.token), (1, "worker-a", kept.token)]
+    assert taken.token > kept.token > lost.token
+    with pytest.raises(LeaseLost, match="worker-b holds it now"):
+        store.renew(lost)
+    store.renew(kept)
+
+
+@pytest.fixture(params=[-6, 6])
+def clock_off(request, monkeypatch):
+    """Every wall clock that Python code reads in this process is hours off."""
+    off_s = request.param * 3_600
+    right_s, right_ns = time.time, time.time_ns
+    monkeypatch.setattr(time, "time", lambda: right_s() + off_s)
+    monkeypatch.setattr(time, "time_ns", lambda: right_ns() + off_s * 10**9)
+
+    class Datetime(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return cls.fromtimestamp(time.time(), tz)
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("pipestream.") and getattr(module, "datetime", None) is datetime:
+            monkeypatch.setattr(module, "datetime", Datetime)
+
+
+@pytest.mark.usefixtures("clock_off")
+def test_a_worker_whose_clock_is_hours_off_gets_a_lease_of_the_asked_length(store, connection, topic):
+    lease = store.acquire(topic, 0, "worker-a", TTL_S)
+    store.renew(lease)
+
+    query = "SELECT extract(epoch FROM lease_until - clock_timestamp())::float8 FROM leases"
+    [(left_s,)] = connection.execute(query).fetchall()
+    assert TTL_S - 10 < left_s <= TTL_S
+
+
+@pytest.mark.usefixtures("clock_off")
+def test_a_worker_whose_clock_is_hours_off_takes_what_is_held_for_held(store, topic):
+    lease = store.acquire(topic, 0, "worker-a", TTL_S)
+
+    with pytest.raises(LeaseUnavailable, match="leased by worker-a"):
+        store.acquire(topic, 0, "worker-b", TTL_S)
+    assert not store.wait_free(topic, 0, 0)
+    assert [found.holder for found in store.assignments(topic)] == ["worker-a"]
+    store.renew(lease)
+
+
+@pytest.mark.usefixtures("clock_off")
+def test_a_worker_whose_clock_is_hours_off_takes_what_has_run_out_for_free(store, connection, topic):
+    lost = store.acquire(topic, 0, "worker-a", TTL_S)
+    connection.execute("UPDATE leases SET lease_until = clock_timestamp() - interval '1 ms'")
+
+    assert store.wait_free(topic, 0, 0)
+    assert [found.holder for found in store.assignments(topic)] == [""]
+    with pytest.raises(LeaseLost, match="it ran out"):
+        store.renew(lost)
+    assert store.acquire(topic, 0, "worker-b", TTL_S).token > lost.token
 
 
 def test_workers_that_start_at_once_on_an_empty_database_do_not_get_in_each_others_way(settings, topic):

@@ -1,34 +1,79 @@
 from __future__ import annotations
 
+import time
+from contextlib import closing
+
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from pipestream.drain.audit import audit_topic
+from pipestream.drain.broker import Broker, range_consumer, transactional_producer
+from pipestream.drain.model import consumer_group, ordered_transactional_id, transactional_id
 from pipestream.drain.rebaseline import rebaseline
-from pipestream.errors import OffsetsExpired, TerminalError, TopicReplaced
-from pipestream.leases import open_lease_store
+from pipestream.errors import LeaseUnavailable, OffsetsExpired, TerminalError, TopicReplaced
+from pipestream.leases import DesiredState, open_lease_store
 
 pytestmark = pytest.mark.stack
 
 
 @pytest.fixture
-def move(pipeline, unique):
-    leases = open_lease_store(pipeline.settings)
+def topic(unique):
+    return f"intake.{unique}"
 
+
+@pytest.fixture
+def leases(pipeline):
+    with closing(open_lease_store(pipeline.settings)) as store:
+        yield store
+
+
+@pytest.fixture
+def move(pipeline, topic, leases):
     def to(place):
-        return rebaseline(pipeline.settings, pipeline.graph, f"intake.{unique}", place, by="ops", leases=leases)
+        return rebaseline(pipeline.settings, pipeline.graph, topic, place, by="ops", leases=leases)
 
-    yield to
-    leases.close()
+    return to
 
 
-def test_a_topic_made_again_is_refused_until_the_ledger_is_rebaselined(pipeline, unique, move):
-    topic = f"intake.{unique}"
+@pytest.fixture
+def admin(pipeline):
+    return AdminClient({"bootstrap.servers": pipeline.settings.kafka_bootstrap})
+
+
+@pytest.fixture
+def make_again(pipeline, topic, admin):
+    """Delete the topic and make it again, empty."""
+
+    def make():
+        admin.delete_topics([topic])[topic].result(30)
+        pipeline.create_topics()
+
+    return make
+
+
+@pytest.fixture
+def grow(pipeline, topic, admin):
+    """Give the topic more partitions."""
+
+    def to(partitions):
+        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+        deadline = time.monotonic() + 30
+        while len(Broker(pipeline.settings).identify(topic).partitions) < partitions:
+            assert time.monotonic() < deadline, "the broker does not show the new partitions"
+            time.sleep(0.05)
+
+    return to
+
+
+def moved(entries):
+    return {(entry.range.partition, entry.range.start, entry.range.end) for entry in entries}
+
+
+def test_a_topic_made_again_is_refused_until_the_ledger_is_rebaselined(pipeline, topic, move, make_again):
     pipeline.send(topic, ["old1", "old2"])
     pipeline.drain(topic, "run-1")
-    admin = AdminClient({"bootstrap.servers": pipeline.settings.kafka_bootstrap})
-    admin.delete_topics([topic])[topic].result(30)
-    pipeline.create_topics()
+    make_again()
     pipeline.send(topic, [f"new{n}" for n in range(5)])
 
     with pytest.raises(TopicReplaced, match="deleted and made again"):
@@ -36,19 +81,47 @@ def test_a_topic_made_again_is_refused_until_the_ledger_is_rebaselined(pipeline,
     moves = move("earliest")
     report = pipeline.drain(topic, "run-3")
 
-    assert {(m.range.partition, m.range.start, m.range.end) for m in moves} == {(0, 2, 0), (1, 0, 0)}
+    assert moved(moves) == {(0, 2, 0), (1, 0, 0)}
     assert report.records == 5
     assert audit_topic(pipeline.settings, pipeline.graph, topic).faults == ()
 
 
-def test_records_that_retention_deleted_are_given_up_only_by_hand(pipeline, unique, move):
-    from confluent_kafka import TopicPartition
+def test_a_topic_made_again_needs_a_new_head_for_every_partition(pipeline, topic, move, make_again):
+    pipeline.send(topic, ["a", "b"], partition=0)
+    pipeline.send(topic, ["c"], partition=1)
+    pipeline.drain(topic, "run-1")
+    make_again()
 
-    topic = f"intake.{unique}"
+    with pytest.raises(TerminalError, match="every partition needs a new head, and 1 would keep that of the old topic"):
+        move({0: 0})
+
+    assert pipeline.ledger.heads(pipeline.graph.graph_id, topic, [0, 1]) == {0: 2, 1: 1}
+    with pytest.raises(TopicReplaced):
+        pipeline.drain(topic, "run-2")
+    assert moved(move({0: 0, 1: 0})) == {(0, 2, 0), (1, 1, 0)}
+
+
+def test_heads_of_partitions_that_a_topic_made_again_lacks_do_not_outlive_the_old_one(
+    pipeline, topic, move, make_again, grow
+):
+    grow(3)
+    pipeline.send(topic, ["a", "b"], partition=2)
+    pipeline.drain(topic, "run-1")
+    make_again()
+
+    moves = move("earliest")
+    grow(3)
+    pipeline.send(topic, ["c", "d", "e"], partition=2)
+    report = pipeline.drain(topic, "run-2")
+
+    assert (2, 2, 0) in moved(moves)
+    assert report.records == 3
+
+
+def test_records_that_retention_deleted_are_given_up_only_by_hand(pipeline, topic, move, admin):
     pipeline.send(topic, ["a", "b"])
     pipeline.drain(topic, "run-1")
     pipeline.send(topic, ["c", "d", "e"])
-    admin = AdminClient({"bootstrap.servers": pipeline.settings.kafka_bootstrap})
     for done in admin.delete_records([TopicPartition(topic, 0, 4)]).values():
         done.result(30)
 
@@ -61,8 +134,7 @@ def test_records_that_retention_deleted_are_given_up_only_by_hand(pipeline, uniq
     assert audit_topic(pipeline.settings, pipeline.graph, topic).faults == ()
 
 
-def test_a_head_moved_back_drains_the_records_again(pipeline, unique, move):
-    topic = f"intake.{unique}"
+def test_a_head_moved_back_drains_the_records_again(pipeline, unique, topic, move):
     pipeline.send(topic, ["a", "b", "c"])
     pipeline.drain(topic, "run-1")
 
@@ -73,8 +145,62 @@ def test_a_head_moved_back_drains_the_records_again(pipeline, unique, move):
     assert pipeline.doc_ids(f"pipestream.{unique}.second") == {"a": 1, "b": 2, "c": 2}
 
 
-def test_a_place_outside_the_topic_is_refused(pipeline, unique, move):
-    pipeline.send(f"intake.{unique}", ["a"])
+def test_a_place_outside_the_topic_is_refused(pipeline, topic, move):
+    pipeline.send(topic, ["a"])
 
     with pytest.raises(TerminalError, match=r"cannot start at 9: it holds 0\.\.1"):
         move({0: 9})
+
+
+@pytest.mark.parametrize(
+    ("replicas", "held"),
+    [
+        pytest.param(2, 0, id="the first slot"),
+        pytest.param(2, 1, id="another slot"),
+        pytest.param(1, 3, id="a slot that scaling down has left behind"),
+    ],
+)
+def test_while_a_run_holds_any_slot_no_head_moves(pipeline, topic, move, leases, replicas, held):
+    pipeline.send(topic, ["a", "b"])
+    pipeline.drain(topic, "run-1")
+    leases.set_desired(topic, DesiredState(replicas=replicas))
+    lease = leases.acquire(topic, held, "run-2@worker", 60)
+
+    with pytest.raises(LeaseUnavailable, match=f"slot {held} is leased by run-2@worker"):
+        move("earliest")
+    leases.release(lease)
+
+    assert pipeline.ledger.heads(pipeline.graph.graph_id, topic, [0]) == {0: 2}
+    assert moved(move("earliest")) >= {(0, 2, 0)}
+
+
+def test_after_heads_moved_all_slots_are_free_again(pipeline, topic, move, leases):
+    leases.set_desired(topic, DesiredState(replicas=3))
+    pipeline.send(topic, ["a"])
+
+    move("earliest")
+
+    assert [slot.holder for slot in leases.assignments(topic)] == ["", "", ""]
+
+
+@pytest.mark.parametrize("writes", ["0", "1", "ordered"])
+def test_a_run_that_lost_its_lease_cannot_move_the_offsets_back(pipeline, topic, move, writes):
+    """It is in the middle of a transaction, does not know that it was overtaken, and commits after the heads moved."""
+    pipeline.send(topic, ["a", "b", "c"])
+    pipeline.drain(topic, "run-1")
+    settings, group = pipeline.settings, consumer_group(pipeline.graph, pipeline.graph.graph_id)
+    is_ordered = writes == "ordered"
+    id_ = ordered_transactional_id(group, topic) if is_ordered else transactional_id(group, topic, int(writes))
+    stale = transactional_producer(settings, id_)
+    stale.init_transactions(30)
+    stale.begin_transaction()
+    with closing(range_consumer(settings, group)) as consumer:
+        consumer.assign([TopicPartition(topic, 0, 3)])
+        stale.send_offsets_to_transaction([TopicPartition(topic, 0, 3)], consumer.consumer_group_metadata(), 30)
+
+    move({0: 1})
+
+    with pytest.raises(KafkaException, match=r"(?i)fenced"):
+        stale.commit_transaction(30)
+    assert Broker(settings).committed(group, topic, [0])[0].offset == 1
+    assert pipeline.drain(topic, "run-2").records == 2

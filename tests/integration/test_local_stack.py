@@ -224,3 +224,15 @@ def test_a_wrong_password_is_refused_by_postgres(up_stack):
 
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(f"postgresql://pipestream:wrong@{address}", connect_timeout=5)
+
+
+def test_only_the_servers_that_are_named_are_started(own_stack):
+    assert own_stack.up(names=["postgres"]) == ["postgres"]
+    assert _states(own_stack) == {"kafka": "stopped", "postgres": "running"}
+
+    assert own_stack.up() == ["kafka"]
+
+
+def test_fetching_starts_nothing(own_stack):
+    assert own_stack.fetch() == ["kafka", "postgres"]
+    assert _states(own_stack) == {"kafka": "stopped", "postgres": "stopped"}

@@ -16,7 +16,7 @@ from pipestream.local.spec import PORT_NAMES, load_spec
 from pipestream.local.starter import Starter, stop_servers
 from pipestream.local.state import StackState, load_secrets, read_state, write_state
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("consul")]
 
 
 class Pair:

@@ -250,11 +250,8 @@ def test_an_object_store_that_is_not_there_stops_before_the_catalogue(settings, 
         assert catalogue.list("acme", datasource.datasource_id) == []
 
 
-def test_a_broker_that_is_not_there_is_an_error_within_the_timeout(settings, datasource):
+def test_a_broker_that_is_not_there_is_an_error(settings, datasource):
     aimed_wrong = settings.model_copy(update={"kafka_bootstrap": "127.0.0.1:1", "kafka_timeout_s": 1.0})
-    started = time.monotonic()
 
     with Repository(aimed_wrong) as repository, pytest.raises(BrokerUnavailable):
         repository.upload(document(), datasource)
-
-    assert time.monotonic() - started < 15

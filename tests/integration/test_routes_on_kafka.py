@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pipestream.dead_letters import Act, ActionRequest, run_action
 from pipestream.drain.dead_letters import CONNECT
 from pipestream.drain.records import header
 from pipestream.testing.pipeline import Pipeline
@@ -185,6 +186,32 @@ def test_two_graphs_on_one_datasource_each_get_every_document(make, unique):
     assert [report.documents_out for report in reports] == [{"happy-end": 2}] * 2
     letters = both[0].read(f"pipestream.{unique}.happy-end")
     assert len({letter.stream.stream_id for letter in letters}) == 4
+
+
+def test_a_replay_is_for_the_graph_the_document_failed_in(make, unique):
+    intake, end = f"intake.{unique}", f"pipestream.{unique}.happy-end"
+    sound, strict = (
+        make(
+            f"graph: UNIQUE-{name}\ncluster: UNIQUE\n"
+            f"datasources: [{{id: UNIQUE, account: acme, entry: {name}}}]\n"
+            f"nodes: [{{id: {name}, module: '{STEPS}:{module}'}}]\n",
+            name=name,
+        )
+        for name, module in (("one", "pass_on"), ("two", "fail_on_bad"))
+    )
+    sound.send(intake, ["bad"])
+    sound.drain(intake, "run-1")
+    assert strict.drain(intake, "run-2").dead_letters == 1
+
+    request = ActionRequest(Act.REPLAY, f"{unique}-again", (f"dlq.intake.{unique}",))
+    assert run_action(request, sound.settings, [sound.graph, strict.graph]).sent == {intake: 1}
+    passed_over, tried_again = sound.drain(intake, "run-3"), strict.drain(intake, "run-4")
+
+    assert (passed_over.records, passed_over.documents_out) == (1, {})
+    assert (tried_again.records, tried_again.dead_letters) == (1, 1)
+    assert sound.doc_ids(end) == {"bad": 1}
+    for pipeline in (sound, strict):
+        pipeline.check_ledger_tiles(intake)
 
 
 def test_a_node_that_wants_order_gets_records_of_all_partitions_by_time(make, unique):

@@ -13,6 +13,7 @@ from pipestream.graph.versions import GraphVersions
 from pipestream.leases import open_lease_store
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.apply import apply_graph, preview_graph
+from pipestream.topics.required import DEAD_LETTER_BYTES, DEAD_LETTER_HEADERS_BYTES
 
 pytestmark = pytest.mark.stack
 
@@ -82,6 +83,20 @@ def test_applying_makes_and_registers_the_topics_and_keeps_a_version(bench, uniq
     }  # fmt: skip
     assert bench.leases.topics() == [f"intake.{unique}-files", f"pipestream.{unique}.b"]
     assert (applied.version.version, applied.version.applied_by) == (1, "ann")
+
+
+def test_applying_gives_dead_letters_room_for_the_largest_record_of_the_graphs_topics(bench, unique):
+    bench.apply(one_node(unique))
+    intake, dead = f"intake.{unique}-files", f"dlq.intake.{unique}-files"
+    made_with = bench.admin.max_message_bytes([dead])[dead]
+    bench.admin.set_max_message_bytes({intake: 10_000_000, dead: 1_000_000})
+
+    planned = preview_graph(bench.graph(one_node(unique)), bench.settings, bench.versions).max_message_bytes
+    bench.apply(one_node(unique))
+
+    assert made_with == DEAD_LETTER_BYTES
+    assert bench.admin.max_message_bytes([dead])[dead] == planned[dead] == 10_000_000 + DEAD_LETTER_HEADERS_BYTES
+    assert bench.admin.max_message_bytes([intake])[intake] == 10_000_000
 
 
 def test_applying_again_changes_nothing(bench, unique):

@@ -13,7 +13,7 @@ from pipestream.topics.apply import apply_graph
 pytestmark = pytest.mark.stack
 
 
-def test_a_graph_of_a_thousand_nodes_is_applied_within_half_a_minute(settings, unique):
+def test_a_graph_of_a_thousand_nodes_is_applied(settings, unique):
     nodes = "".join(f"  - {{id: n{number}, module: 'python:json:loads', partitions: 1}}\n" for number in range(1_000))
     edges = "".join(f"  - {{from: n{number}, to: n{number + 1}}}\n" for number in range(999))
     text = f"graph: g\ncluster: {unique}\nnodes:\n{nodes}edges:\n{edges}"
@@ -32,7 +32,6 @@ def test_a_graph_of_a_thousand_nodes_is_applied_within_half_a_minute(settings, u
         assert len(applied.created) == 999 + 1_000 + 1
         assert (again.created, again.version) == ((), applied.version)
         assert len(leases.topics()) == 999
-        assert first_s < 30
     finally:
         admin.delete([name for name in admin.existing() if f".{unique}." in name])
         versions.close()

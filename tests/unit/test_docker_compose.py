@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -11,8 +12,11 @@ import pytest
 import yaml
 
 from pipestream.local import spec as local_spec
+from pipestream.local.airflow import airflow_environment
 from pipestream.local.gotools import CONSUL, VERSITYGW
 from pipestream.local.jars import KAFKA_VERSION
+from pipestream.local.server import Site
+from pipestream.local.state import NO_SECRETS
 from pipestream.settings import ENV_PREFIX, Settings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -249,3 +253,69 @@ def test_what_the_image_copies_is_there_and_not_ignored():
     assert sources
     assert [source for source in sources if not (REPOSITORY / source).exists()] == []
     assert {f"!{source}" for source in sources} <= set(allowed)
+
+
+IMAGE_ENVIRONMENT = dict(re.findall(r"(\w+)=(\S+)", DOCKERFILE.partition("\nENV ")[2]))
+OWNED = re.findall(r"/opt/\S+", DOCKERFILE.partition("install --directory --owner=pipestream")[2].partition("\n\n")[0])
+
+
+def mounts_of(name: str) -> dict[str, str]:
+    return {text.split(":")[1]: text for text in SERVICES[name].get("volumes", [])}
+
+
+def test_spark_workers_write_where_the_user_of_the_image_may():
+    assert IMAGE_ENVIRONMENT["SPARK_WORKER_DIR"] in OWNED
+    defaults = dict(
+        line.split()
+        for line in (REPOSITORY / "docker/spark/spark-defaults.conf").read_text().splitlines()
+        if line[:1] == "s"
+    )
+    assert defaults["spark.sql.warehouse.dir"] in OWNED
+
+
+@pytest.mark.parametrize("name", ["spark-worker-1", "spark-worker-2"])
+def test_spark_workers_clear_away_what_drains_leave(name):
+    assert "-Dspark.worker.cleanup.enabled=true" in environment_of(name)["SPARK_WORKER_OPTS"]
+
+
+@pytest.mark.parametrize(
+    "name", ["airflow-scheduler", "airflow-dag-processor", "init", "spark-worker-1", "spark-worker-2"]
+)
+def test_whoever_runs_modules_has_their_folder_on_the_path(name):
+    folder = IMAGE_ENVIRONMENT["PYTHONPATH"]
+
+    assert mounts_of(name)[folder] == f"./modules:{folder}:ro"
+
+
+def test_the_folder_of_modules_is_on_the_path_natively_too():
+    build = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+
+    assert build["dev-mode-dirs"] == [".", "modules"]
+    assert str(REPOSITORY / "modules") in sys.path, "the install is older than that; run make setup"
+
+
+def test_the_samples_are_written_where_the_scheduler_looks_for_them():
+    folder = environment_of("airflow-scheduler")["PIPESTREAM_SOURCES_FOLDER"]
+
+    assert folder in OWNED, "a new volume belongs to whom the folder of the image belongs to"
+    assert mounts_of("init")[folder] == mounts_of("airflow-scheduler")[folder] == f"sources:{folder}"
+    assert "\npipestream samples\n" in (REPOSITORY / "docker" / "init.sh").read_text()
+
+
+def test_as_many_tasks_run_at_once_as_natively(tmp_path):
+    site = Site(local_spec.load_spec(folder=tmp_path, environment={}), local_spec.Ports(), NO_SECRETS)
+
+    assert (
+        environment_of("airflow-scheduler")["AIRFLOW__CORE__PARALLELISM"]
+        == airflow_environment(site)["AIRFLOW__CORE__PARALLELISM"]
+    )
+
+
+@pytest.mark.parametrize("name", ["airflow-dag-processor", "airflow-triggerer"])
+def test_checks_that_start_airflows_command_line_have_time_and_are_rare(name):
+    check = SERVICES[name]["healthcheck"]
+
+    assert check["test"][:2] == ["CMD", "airflow"]
+    assert (check["interval"], check["timeout"]) == ("120s", "60s")
+    # During a start period checks come every five seconds.
+    assert "start_period" not in check

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from pipestream import errors
-from pipestream.drain.model import RangeFailed, RangeOutcome
+from pipestream.drain.model import DeadLettersOff, RangeFailed, RangeOutcome
 
 EXAMPLES = [
     errors.LeaseUnavailable("t", 0, "run-1"),
@@ -18,6 +18,10 @@ EXAMPLES = [
     errors.ConditionError("a--b", "no such key"),
     errors.GraphInvalid([errors.Problem("g.yaml", 3, "edges[0].to", "unknown node", "did you mean x?")]),
     errors.ModuleFailed("it broke"),
+    errors.RecordTooLarge("t", "out", 2_000, 1_000, 3),
+    errors.ProcessDied(["a", "b"], 2),
+    errors.LedgerBusy("x"),
+    DeadLettersOff("a", "t", 0, 1, errors.ModuleFailed("it broke")),
     RangeFailed(RangeOutcome("t", 0, 1, 2, None, 0.5, "boom", "ModuleFailed", transient=True)),
 ]
 

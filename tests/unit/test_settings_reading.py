@@ -19,20 +19,20 @@ def test_without_file_or_environment_the_defaults_hold():
 
 def test_the_environment_beats_the_file_and_the_file_beats_the_default(monkeypatch, tmp_path):
     file = tmp_path / "my.toml"
-    file.write_text('cluster_id = "east"\nchunk_records = 50\n')
+    file.write_text('s3_region = "east"\nchunk_records = 50\n')
     monkeypatch.setenv("PIPESTREAM_CONFIG", str(file))
     monkeypatch.setenv("PIPESTREAM_CHUNK_RECORDS", "60")
 
     settings = load_settings()
 
-    assert (settings.cluster_id, settings.chunk_records) == ("east", 60)
+    assert (settings.s3_region, settings.chunk_records) == ("east", 60)
 
 
 def test_the_file_that_up_wrote_is_found_by_itself(tmp_path):
     (tmp_path / ".pipestream").mkdir()
-    (tmp_path / ".pipestream" / "stack.toml").write_text('cluster_id = "local"\n')
+    (tmp_path / ".pipestream" / "stack.toml").write_text('s3_region = "local"\n')
 
-    assert load_settings().cluster_id == "local"
+    assert load_settings().s3_region == "local"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_an_unknown_key_in_the_file_is_refused_by_name(monkeypatch, tmp_path):
 
 
 def test_a_file_that_is_not_toml_is_refused_by_name(monkeypatch, tmp_path):
-    (tmp_path / "my.toml").write_text("cluster_id = = 3")
+    (tmp_path / "my.toml").write_text("s3_region = = 3")
     monkeypatch.setenv("PIPESTREAM_CONFIG", "my.toml")
 
     with pytest.raises(SettingsInvalid, match=r"my\.toml"):
@@ -81,7 +81,7 @@ def test_secrets_do_not_show_when_settings_are_printed():
 
 def test_settings_are_frozen():
     with pytest.raises(ValidationError):
-        load_settings().cluster_id = "other"
+        load_settings().s3_region = "other"
 
 
 def test_every_setting_says_what_it_is_for():

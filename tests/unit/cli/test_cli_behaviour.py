@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -11,7 +12,15 @@ from pipestream import __version__
 from pipestream.cli import options
 from pipestream.cli.main import app
 from pipestream.drain.model import RangeFailed, RangeOutcome
-from pipestream.errors import BrokerUnavailable, GraphInvalid, PipestreamError, Problem
+from pipestream.errors import (
+    BrokerUnavailable,
+    CatalogueUnavailable,
+    GraphInvalid,
+    LeaseStoreUnavailable,
+    PipestreamError,
+    Problem,
+    StoreUnavailable,
+)
 
 HEAVY = ("airflow", "boto3", "cel_expr_python", "celpy", "confluent_kafka", "deltalake", "google", "grpc", "psycopg")
 HEAVY += ("pyarrow", "pydantic", "pyspark")
@@ -53,8 +62,8 @@ def test_every_command_explains_itself_with_examples(run, words):
 
 def test_all_the_commands_are_there():
     assert {words[0] for words in all_commands()} == {
-        "assignments", "backfill", "demo", "dlq", "down", "drain", "graph", "ingest", "leases", "ledger", "settings",
-        "status", "topics", "up",
+        "airflow", "assignments", "backfill", "demo", "dlq", "down", "drain", "fetch", "graph", "ingest", "leases",
+        "ledger", "samples", "settings", "status", "topics", "up",
     }  # fmt: skip
 
 
@@ -79,13 +88,43 @@ def test_a_terminal_error_ends_with_2_and_no_traceback(run, monkeypatch):
 
 
 def test_a_transient_error_ends_with_1_and_says_that_it_may_pass(run, monkeypatch):
-    failing(monkeypatch, BrokerUnavailable("Kafka at 127.0.0.1:1 does not answer"))
+    failing(monkeypatch, StoreUnavailable("s3://bucket does not answer"))
 
     ran = run("settings")
 
     assert ran.code == 1
-    assert ran.err.startswith("error: Kafka at 127.0.0.1:1 does not answer\n")
+    assert ran.err.startswith("error: s3://bucket does not answer\n")
     assert "can be tried again" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("error", "variable"),
+    [
+        (BrokerUnavailable("Kafka at 127.0.0.1:1 does not answer"), "PIPESTREAM_KAFKA_BOOTSTRAP"),
+        (CatalogueUnavailable("PostgreSQL does not answer"), "PIPESTREAM_POSTGRES_DSN"),
+        (LeaseStoreUnavailable("Consul does not answer"), "PIPESTREAM_CONSUL_ADDRESS"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_server_that_nobody_named_and_that_does_not_answer_is_told_how_to_be_named(run, monkeypatch, error, variable):
+    failing(monkeypatch, error)
+
+    unnamed = run("settings")
+    monkeypatch.setenv(variable, "somewhere")
+    named = run("settings")
+
+    assert unnamed.code == named.code == 1
+    assert f"run `pipestream up`, or set {variable}" in unnamed.err
+    assert "pipestream up" not in named.err
+    assert "can be tried again" in named.err
+
+
+def test_a_server_of_a_stack_that_was_up_once_points_to_its_status(run, monkeypatch, tmp_path):
+    failing(monkeypatch, BrokerUnavailable("Kafka at 127.0.0.1:1 does not answer"))
+    (tmp_path / ".pipestream").mkdir()
+    (tmp_path / ".pipestream" / "stack.toml").write_text("")
+
+    assert "`pipestream status` shows whether that stack runs" in run("settings").err
 
 
 @pytest.mark.parametrize(("transient", "code"), [(True, 1), (False, 2)])
@@ -169,6 +208,33 @@ def test_stopping_nothing_is_no_error(run):
 
     assert ran.code == 0
     assert json.loads(ran.out) == {"stopped": []}
+
+
+@pytest.fixture
+def no_leases(monkeypatch):
+    """The no-leases mode, with the graphs that the project ships."""
+    monkeypatch.setenv("PIPESTREAM_LEASES", "none")
+    monkeypatch.setenv("PIPESTREAM_GRAPHS_FOLDER", str(Path(__file__).parents[3] / "dags" / "graphs"))
+
+
+@pytest.mark.parametrize("command", ["leases", "assignments"])
+def test_without_leases_the_list_says_that_replicas_do_not_apply(run, no_leases, command):
+    ran = run(command)
+
+    assert ran.code == 0
+    assert "PIPESTREAM_LEASES is none" in ran.out
+    assert "replicas do not apply" in " ".join(ran.out.split())
+    assert "started x -" in ran.out
+    listed = json.loads(run(command, "--json").out)
+    assert listed["replicas_apply"] is False
+    assert "intake.sample-files" in [slot["topic"] for slot in listed["slots"]]
+
+
+def test_without_leases_replicas_cannot_be_set(run, no_leases):
+    ran = run("leases", "set", "intake.sample-files", "--replicas", "2")
+
+    assert ran.code == 2
+    assert "PIPESTREAM_LEASES is none" in ran.err
 
 
 def test_setting_a_lease_needs_something_to_set(run):

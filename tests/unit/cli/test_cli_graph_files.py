@@ -109,6 +109,19 @@ def test_the_way_of_a_document_is_explained(run, graph_file, tmp_path):
     assert [(edge["edge_id"], edge["matches"]) for edge in first["edges"]] == [("texts", True)]
 
 
+def test_an_explanation_says_before_all_else_that_modules_are_not_run(run, graph_file, tmp_path):
+    (tmp_path / "note.txt").write_text("Hello")
+
+    from_the_start = run("graph", "explain", graph_file, tmp_path / "note.txt")
+    at_a_node = run("graph", "explain", graph_file, tmp_path / "note.txt", "--at", "read")
+
+    assert from_the_start.out.splitlines()[1].startswith("note: modules are not run")
+    assert "(hop 2, from step 1, without python:pipestream.testing.steps:pass_on)" in from_the_start.out
+    assert "--at NODE" in from_the_start.err
+    assert "1. read (hop 1" in at_a_node.out
+    assert at_a_node.err == ""
+
+
 def test_a_document_that_is_not_there_cannot_be_explained(run, graph_file):
     ran = run("graph", "explain", graph_file, "nothing.txt")
 
@@ -131,6 +144,31 @@ def test_an_exported_graph_is_the_same_graph(run, graph_file, tmp_path):
 
     assert from_json(as_json.out) == graph
     assert from_binary((tmp_path / "g.pb").read_bytes()) == graph
+
+
+@pytest.mark.parametrize("format_", ["json", "binary"])
+def test_an_imported_graph_is_the_one_that_was_exported(run, graph_file, tmp_path, format_):
+    run("graph", "export", graph_file, "--format", format_, "--output", tmp_path / "message")
+
+    printed = run("graph", "import", tmp_path / "message")
+    written = run("graph", "import", tmp_path / "message", "--output", tmp_path / "again.yaml")
+
+    assert (printed.code, written.code) == (0, 0)
+    assert load_graph(tmp_path / "again.yaml") == load_graph(graph_file)
+    assert (tmp_path / "again.yaml").read_text() == printed.out
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"no message", "these bytes are not a PipelineGraph"), (b"{", "not a PipelineGraph in JSON"), (b"", "graph")],
+)
+def test_what_is_no_message_cannot_be_imported(run, tmp_path, content, reason):
+    (tmp_path / "message").write_bytes(content)
+
+    ran = run("graph", "import", tmp_path / "message")
+
+    assert ran.code == 2
+    assert reason in ran.err
 
 
 def test_the_schema_is_json(run):

@@ -174,9 +174,17 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
 
 
 def test_a_graph_makes_a_connector_by_kind(folder):
-    made = make_connector(Connector("folder", {"path": str(folder), "pattern": "*.md", "recursive": False}))
+    options = {"path": str(folder), "pattern": "*.md", "recursive": False}
 
-    assert made == FolderConnector(folder, "*.md", recursive=False)
+    assert make_connector(Connector("folder", options), Path("elsewhere")) == FolderConnector(
+        folder, "*.md", recursive=False
+    )
+
+
+def test_a_relative_path_starts_from_the_folder_of_sources_and_not_from_the_current_one(folder, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    assert make_connector(Connector("folder", {"path": "inner"}), folder) == FolderConnector(folder / "inner")
 
 
 @pytest.mark.parametrize(
@@ -193,4 +201,4 @@ def test_a_graph_makes_a_connector_by_kind(folder):
 )
 def test_a_connector_that_cannot_be_made_says_why(kind, options, message):
     with pytest.raises(SettingsInvalid, match=message):
-        make_connector(Connector(kind, options))
+        make_connector(Connector(kind, options), Path())

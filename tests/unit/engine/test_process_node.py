@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import logging
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import grpc
 import pytest
 
+from pipestream.drain.dead_letters import dead_letter
+from pipestream.drain.records import InputRecord, header
 from pipestream.engine.emission import Outcome
 from pipestream.engine.follow import follow, retry_policy
 from pipestream.engine.process import Services, process_node
@@ -345,6 +349,23 @@ def test_an_unexpected_error_costs_one_document_and_not_the_task(services, caplo
     assert emission.outcome is Outcome.DEAD_LETTER
     assert "unexpected ZeroDivisionError: bug" in str(emission.error)
     assert "unexpected error at node a" in caplog.text
+
+
+def test_a_message_with_half_a_character_costs_one_document_and_not_the_task(services, caplog):
+    caplog.set_level(logging.CRITICAL, "pipestream")  # pytest cannot hand such a text from one process to another
+    graph = make_graph([node("a")])
+    broken = os.fsdecode(b"caf\xe9")
+
+    (emission,) = follow(stream_at("a"), graph, services(graph, a=lambda *_: ValueError(broken)), SETTINGS)
+
+    assert emission.outcome is Outcome.DEAD_LETTER
+    assert "caf?" in emission.stream.metadata.stream_error.error_message
+    record = InputRecord("intake.a", 0, 0, 0, b"k", b"v")
+    assert emission.error is not None
+    letter = dead_letter(
+        record, emission.error, topic="dlq", node_id="a", attempts=1, run_id="r", graph_id="g", graph_hash="h", now=0.0
+    )
+    assert "caf?" in header(letter.headers, "__connect.errors.exception.message")
 
 
 def test_pauses_grow_up_to_their_limit_and_jitter_only_shortens_them():

@@ -121,7 +121,6 @@ class GraphMaker:
             partitions=self.maybe(self.random.randint(1, 10_000)),
             retention_hours=self.maybe(self.random.uniform(0.001, 1_000_000)),
             slots=self.random.randint(1, 1_000),
-            save_on_error=self.pick([True, False]),
             ordering=self.pick(["", "timestamp"]),
             start_at=self.pick(STARTS),
             visibility=self.pick([*Visibility]),

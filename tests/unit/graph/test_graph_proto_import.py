@@ -70,6 +70,7 @@ def test_an_unspecified_node_is_a_processor():
         ({"kafka_input_topic": "mine"}, "nodes[0].kafka_input_topic"),
         ({"mode": config_pb2.NODE_MODE_DESIGN}, "nodes[0].mode"),
         ({"repository_path": "x"}, "nodes[0].repository_path"),
+        ({"save_on_error": True}, "nodes[0].save_on_error"),
         ({"node_id": "A B"}, "nodes[0].id"),
         ({"node_type": 77}, "nodes[0].type"),
         ({"kafka_partitions": -1}, "nodes[0].partitions"),

@@ -71,9 +71,9 @@ CASES = [
     ("number that is a flag", graph(nodes=NODES + "    slots: true\n"), "nodes[2].slots", 14, "not true"),
     (
         "flag that is text",
-        graph(nodes=NODES + "    save_on_error: yes\n"),
-        "nodes[2].save_on_error",
-        14,
+        graph(sources=SOURCES + "    paused: yes\n"),
+        "datasources[0].paused",
+        7,
         "expected true or false, not 'yes'",
     ),
     (

@@ -23,6 +23,15 @@ def test_slot_0_is_the_topics_own_key_and_further_slots_are_under_it(topic, key)
     assert keys.parse_slot_key(f"{key}/slots/12") == (topic, 12)
 
 
+def test_a_renewal_is_written_beside_the_slots_keys_and_is_no_slot_itself():
+    key = keys.renewal_key("intake.files", 2)
+
+    assert key == "pipestream/renewals/intake.files/2"
+    assert key.startswith(keys.renewals_folder("intake.files"))
+    assert not key.startswith(keys.renewals_folder("intake.file"))
+    assert keys.parse_slot_key(key) is None
+
+
 def test_the_desired_state_has_a_key_of_its_own():
     assert keys.desired_key("intake.files") == "pipestream/desired/intake.files"
 
@@ -48,6 +57,6 @@ def test_a_key_that_is_no_slot_is_nobodys(key):
     "topic", ["or/ders", "intake.a/b", "pipestream.main", "intake...", "", "..", "__consumer_offsets"]
 )
 def test_a_name_that_cannot_be_a_topic_gets_no_key(topic):
-    for make in (keys.topic_key, keys.desired_key):
+    for make in (keys.topic_key, keys.desired_key, keys.renewals_folder):
         with pytest.raises(IdInvalid):
             make(topic)

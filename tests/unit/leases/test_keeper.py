@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import re
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -14,6 +16,8 @@ TOPIC = "intake.files"
 BRISK_TTL_S = 0.06
 # So long that the thread never wakes up in a test: it stands for a process that was stopped.
 ASLEEP_TTL_S = 3_000.0
+# Where pauses are skipped, any will do.
+TTL_S = 30.0
 
 
 class Clock:
@@ -22,6 +26,36 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now_s
+
+
+class SkippedPauses(threading.Event):
+    """Stands in for the event a keeper pauses on: notes each pause, and is through it at once, by the test's clock."""
+
+    def __init__(self, clock: Clock, count: int) -> None:
+        super().__init__()
+        self.pauses_s: list[float] = []
+        self._clock = clock
+        self._count = count
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self.is_set() or len(self.pauses_s) == self._count:
+            return True
+        self.pauses_s.append(timeout)
+        self._clock.now_s += timeout
+        return False
+
+
+class TimedLeaseStore(FlakyLeaseStore):
+    """Notes when each renewal was asked for, by the test's clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.renewed_at_s: list[float] = []
+        self._clock = clock
+
+    def renew(self, lease):
+        self.renewed_at_s.append(self._clock.now_s)
+        super().renew(lease)
 
 
 @pytest.fixture
@@ -38,6 +72,16 @@ def keep(store, clock, ttl_s, **options):
     return LeaseKeeper(store, store.acquire(TOPIC, 0, "worker-a", ttl_s), clock=clock, **options)
 
 
+def keep_through(store, clock, pauses):
+    """Let a keeper live through some pauses, and return how long each was."""
+    keeper = keep(store, clock, TTL_S)
+    keeper._stop = skipped = SkippedPauses(clock, pauses)
+    with keeper:
+        keeper._thread.join(10)
+    assert not keeper._thread.is_alive()
+    return skipped.pauses_s, keeper
+
+
 def holders(store):
     return [found.holder for found in store.assignments(TOPIC)]
 
@@ -49,6 +93,50 @@ def test_renews_at_once_and_then_again_and_again(store, clock):
         keeper.check()
 
     assert not keeper.lost.is_set()
+
+
+def test_renews_at_a_third_of_the_ttl_or_up_to_a_tenth_of_that_sooner(clock):
+    store = TimedLeaseStore(clock)
+
+    pauses_s, _ = keep_through(store, clock, 200)
+
+    gaps_s = [later - earlier for earlier, later in pairwise(store.renewed_at_s)]
+    assert gaps_s == pytest.approx(pauses_s)
+    assert len(gaps_s) == 200
+    assert min(gaps_s) >= TTL_S / 3 * 0.9 - 1e-6
+    assert max(gaps_s) <= TTL_S / 3 + 1e-6
+
+
+def test_holders_that_started_together_do_not_renew_in_step(store, clock):
+    pauses_s, _ = keep_through(store, clock, 200)
+
+    assert len(set(pauses_s)) > 100
+    # Over the whole tenth, or many would still meet.
+    assert max(pauses_s) - min(pauses_s) > TTL_S / 3 * 0.05
+
+
+def test_a_renewal_that_failed_is_tried_again_well_before_the_next_would_be_due(store, clock):
+    store.fail_renewals([None, CatalogueUnavailable("no server"), None])
+
+    pauses_s, keeper = keep_through(store, clock, 3)
+
+    due, sooner, due_again = pauses_s
+    assert sooner <= TTL_S / 12
+    assert min(due, due_again) >= TTL_S / 3 * 0.9
+    assert not keeper.lost.is_set()
+
+
+def test_a_holder_that_cannot_renew_gives_up_at_two_thirds_of_the_ttl_and_names_the_cause(store, clock, caplog):
+    store.fail_renewals([None])
+    store.renewal_error = CatalogueUnavailable("PostgreSQL does not answer: connection refused")
+
+    pauses_s, keeper = keep_through(store, clock, 1_000)
+
+    assert sum(pauses_s) == pytest.approx(TTL_S * 2 / 3)
+    reason = "renewals have failed for 20.0 s: PostgreSQL does not answer: connection refused"
+    with pytest.raises(LeaseLost, match=re.escape(f"{TOPIC} slot 0: the lease was lost ({reason})")):
+        keeper.check()
+    assert reason in caplog.text
 
 
 def test_leaving_releases_the_lease_and_ends_the_thread(store, clock):

@@ -67,3 +67,20 @@ def test_naming_the_leases_does_not_import_the_clients():
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("kind", "ttl_s", "longest_s"),
+    [
+        pytest.param("sql", 3.0, 4.0, id="sql: the TTL, and a second for what was under way"),
+        pytest.param("consul", 30.0, 61.0, id="consul: twice the TTL, besides"),
+        pytest.param("consul", 3.0, 21.0, id="consul: whose least TTL is 10 s"),
+        pytest.param("consul", 20.2, 43.0, id="consul: which counts whole seconds"),
+        pytest.param("none", 20.0, 0.0, id="none: nothing is ever taken"),
+    ],
+)
+def test_a_store_tells_how_long_the_lease_of_a_dead_holder_may_stay_taken(kind, ttl_s, longest_s):
+    store = open_lease_store(Settings(leases=kind))
+
+    assert store.longest_expiry_s(ttl_s) == longest_s
+    store.close()

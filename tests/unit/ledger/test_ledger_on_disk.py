@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from threading import Barrier
 
 import pytest
+from deltalake.exceptions import CommitFailedError
 
-from pipestream.errors import LedgerConflict, StoreUnavailable
-from pipestream.ledger import Entry, EntryKind, Ledger, Plan, Tally
-from pipestream.offsets.ranges import OffsetRange
+from pipestream.errors import LedgerBusy, LedgerConflict, StoreUnavailable
+from pipestream.ledger import Entry, EntryKind, Ledger, Tally
+from pipestream.ledger import ledger as ledger_module
+from pipestream.ledger.delta import append
+from pipestream.offsets.ranges import HeadMove, OffsetRange
 from pipestream.settings import Settings
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -35,11 +39,6 @@ def entry(start, end, *, partition=0, lane="g", topic="intake.a", topic_id="id-1
         seconds=0.25,
         entered_at=NOW,
     )
-
-
-def plan(plan_id="run-1|intake.a|0"):
-    ranges = (OffsetRange("intake.a", 0, 5, 9), OffsetRange("intake.a", 1, 0, 3))
-    return Plan(plan_id, "run-1", "g", "intake.a", "id-1", 0, "g", "h", ranges, "me", 7, NOW)
 
 
 def test_a_partition_never_entered_has_no_head(ledger):
@@ -133,34 +132,163 @@ def test_a_topic_made_again_under_the_same_name_is_noticed(ledger):
         ledger.enter([entry(10, 12, topic_id="id-2")])
 
 
+def move(start, end, **fields):
+    moved = entry(0, 1, **fields)
+    return replace(
+        moved, range=HeadMove("intake.a", moved.range.partition, start, end), kind=EntryKind.REBASELINED, plan_id=""
+    )
+
+
 def test_a_rebaseline_moves_the_head_and_accepts_the_new_topic(ledger):
     ledger.enter([entry(0, 10)])
 
-    ledger.rebaseline([entry(0, 2, topic_id="id-2")])
+    ledger.rebaseline([move(10, 2, topic_id="id-2")])
 
     assert ledger.is_same_topic("g", "intake.a", "id-2")
     assert ledger.heads("g", "intake.a", [0]) == {0: 2}
 
 
-def test_a_plan_comes_back_as_it_was_written(ledger):
-    ledger.write_plan(plan())
+def test_a_rebaseline_that_found_another_head_changes_nothing_and_may_be_tried_again(ledger):
+    ledger.enter([entry(0, 10)])
 
-    assert ledger.find_plan(plan().plan_id) == plan()
-    assert ledger.find_plan("another") is None
+    with pytest.raises(LedgerBusy, match="moved from 8 to 10 meanwhile"):
+        ledger.rebaseline([move(8, 2, topic_id="id-2")])
 
-
-def test_a_plan_is_never_replaced(ledger):
-    ledger.write_plan(plan())
-
-    with pytest.raises(LedgerConflict, match="exists already"):
-        ledger.write_plan(plan())
+    assert ledger.heads("g", "intake.a", [0]) == {0: 10}
+    assert ledger.is_same_topic("g", "intake.a", "id-1")
 
 
 def test_a_quote_in_an_id_is_only_a_quote(ledger):
-    ledger.write_plan(plan("it's' OR 1=1 --"))
+    ledger.enter([entry(0, 10, run_id="it's' OR 1=1 --")])
 
-    assert ledger.find_plan("it's' OR 1=1 --") == plan("it's' OR 1=1 --")
+    assert len(ledger.entries(run_id="it's' OR 1=1 --")) == 1
     assert ledger.entries(run_id="x' OR '1'='1") == []
+
+
+def test_entries_are_found_by_the_time_they_were_entered(ledger):
+    later = NOW + timedelta(microseconds=1)
+    ledger.enter([entry(0, 10)])
+    ledger.enter([replace(entry(10, 12), entered_at=later)])
+
+    assert [e.range.start for e in ledger.entries(since=NOW)] == [0, 10]
+    assert [e.range.start for e in ledger.entries(since=later)] == [10]
+
+
+def test_the_partitions_that_have_entries_are_told_once_each(ledger):
+    ledger.enter([entry(0, 10), entry(0, 4, partition=3)])
+    ledger.enter([entry(10, 12)])
+    ledger.enter([entry(0, 1, lane="g@backfill")])
+
+    assert ledger.partitions(lane="g") == [("g", "intake.a", 0), ("g", "intake.a", 3)]
+    assert ledger.partitions(topic="intake.b") == []
+
+
+def test_reading_a_ledger_that_is_not_there_finds_nothing_and_makes_nothing(ledger, tmp_path):
+    assert ledger.heads("g", "intake.a", [0]) == {}
+    assert ledger.is_same_topic("g", "intake.a", "id-1")
+    assert ledger.find_plan("plan") is None
+    assert (ledger.entries(), ledger.plans(), ledger.partitions(), ledger.delta_tables()) == ([], [], [], {})
+    assert ledger.entries_table(["lane", "entered_at"]).num_rows == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_a_blank_in_its_name_is_found(tmp_path):
+    folder = tmp_path / "my ledger"
+    Ledger(Settings(ledger_uri=folder.as_uri())).enter([entry(0, 10)])
+
+    assert {path.name for path in folder.iterdir()} == {"entries"}
+
+
+def together(count, work):
+    """Run ``work(number)`` in as many threads at the same moment, and return what each gave or raised."""
+    barrier = Barrier(count)
+
+    def run(number):
+        barrier.wait()
+        try:
+            return work(number)
+        except Exception as error:
+            return error
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
+
+
+def test_many_first_users_at_once_make_one_ledger(tmp_path):
+    for attempt in range(5):
+        settings = Settings(ledger_uri=(tmp_path / str(attempt)).as_uri())
+
+        results = together(16, lambda number, own=settings: Ledger(own).enter([entry(0, 3, partition=number)]))
+
+        assert results == [None] * 16
+        assert Ledger(settings).heads("g", "intake.a", range(16)) == dict.fromkeys(range(16), 3)
+
+
+def test_slots_that_begin_a_topic_at_once_all_begin_it(ledger):
+    def begin(slot):
+        skipped = replace(entry(0, 5, partition=slot), kind=EntryKind.SKIPPED)
+        return ledger.begin("g", "intake.a", "id-1", {slot: 5}, [skipped])
+
+    assert together(8, begin) == [{slot: 5} for slot in range(8)]
+    assert ledger.heads("g", "intake.a", range(8)) == dict.fromkeys(range(8), 5)
+    assert len(ledger.entries()) == 8
+
+
+def test_a_partition_begins_once_and_the_first_answer_holds_for_all(ledger):
+    first = ledger.begin("g", "intake.a", "id-1", {0: 5}, [entry(0, 5)])
+    second = ledger.begin("g", "intake.a", "id-1", {0: 9, 1: 7}, [entry(0, 9), entry(0, 7, partition=1)])
+    third = ledger.begin("g", "intake.a", "id-1", {0: 1, 1: 1}, [])
+
+    assert (first, second, third) == ({0: 5}, {0: 5, 1: 7}, {0: 5, 1: 7})
+    assert [(e.range.partition, e.range.end) for e in ledger.entries()] == [(0, 5), (1, 7)]
+
+
+def test_a_topic_made_again_is_not_begun_under_the_heads_of_the_old_one(ledger):
+    ledger.begin("g", "intake.a", "id-1", {0: 5}, [])
+
+    with pytest.raises(LedgerConflict, match="made again"):
+        ledger.begin("g", "intake.a", "id-2", {1: 5}, [])
+
+
+@pytest.fixture
+def lose_answers(monkeypatch):
+    """Let every commit be taken, and its answer be lost."""
+    taken = []
+
+    def append_and_lose(table, rows, versions):
+        append(table, rows, versions)
+        taken.append(versions)
+        raise CommitFailedError("the version exists already")
+
+    monkeypatch.setattr(ledger_module, "_append", append_and_lose)
+    return taken
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        pytest.param(lambda ledger: ledger.enter([entry(0, 10)]), id="enter"),
+        pytest.param(lambda ledger: ledger.begin("g", "intake.a", "id-1", {0: 10}, [entry(0, 10)]), id="begin"),
+        pytest.param(lambda ledger: ledger.begin("g", "intake.a", "id-1", {0: 10}, []), id="begin, skipping nothing"),
+        pytest.param(lambda ledger: ledger.rebaseline([move(0, 10)]), id="rebaseline"),
+    ],
+)
+def test_a_commit_whose_answer_was_lost_is_known_again_and_made_once(ledger, lose_answers, write):
+    write(ledger)
+
+    assert len(lose_answers) == 1
+    assert ledger.heads("g", "intake.a", [0]) == {0: 10}
+
+
+def test_a_writer_that_loses_every_race_may_try_again(ledger, monkeypatch):
+    def lose(*_):
+        raise CommitFailedError("someone was first")
+
+    monkeypatch.setattr(ledger_module, "_append", lose)
+    monkeypatch.setattr(ledger_module.time, "sleep", lambda _: None)
+
+    with pytest.raises(LedgerBusy, match="20 commits in a row lost a race; run again"):
+        ledger.enter([entry(0, 10)])
 
 
 def test_a_store_that_does_not_answer_is_trouble_that_a_retry_may_mend():

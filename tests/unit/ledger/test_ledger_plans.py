@@ -1,8 +1,17 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from threading import Barrier
 
-from pipestream.ledger import Ledger, Plan
+import pytest
+from deltalake.exceptions import CommitFailedError
+
+from pipestream.documents.store import ObjectStore
+from pipestream.errors import LedgerConflict, StoreUnavailable
+from pipestream.ledger import Ledger, Plan, plan_store
+from pipestream.ledger.delta import append
 from pipestream.offsets.ranges import OffsetRange
 from pipestream.settings import Settings
 
@@ -15,16 +24,123 @@ def plan(run_id, topic="intake.a", minute=0):
     return Plan(f"{run_id}|{topic}|0", run_id, "g", topic, "id", 0, "g", "h", ranges, "me", 7, planned_at)
 
 
-def test_plans_are_listed_oldest_first_with_all_their_ranges(tmp_path):
-    ledger = Ledger(Settings(ledger_uri=tmp_path.as_uri()))
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger(Settings(ledger_uri=tmp_path.as_uri()))
+
+
+def test_a_plan_comes_back_as_it_was_written(ledger):
+    ledger.write_plan(plan("one"))
+
+    assert ledger.find_plan("one|intake.a|0") == plan("one")
+    assert ledger.find_plan("another") is None
+
+
+def test_a_plan_comes_back_whatever_its_id_looks_like(ledger):
+    strange = replace(plan("one"), plan_id="it's' OR 1=1 --/../ä")
+    ledger.write_plan(strange)
+
+    assert ledger.find_plan(strange.plan_id) == strange
+    assert ledger.plans() == [strange]
+
+
+def test_a_plan_is_never_replaced(ledger):
+    ledger.write_plan(plan("one"))
+
+    with pytest.raises(LedgerConflict, match="exists already"):
+        ledger.write_plan(plan("one", minute=1))
+
+    assert ledger.find_plan("one|intake.a|0") == plan("one")
+    assert ledger.plans() == [plan("one")]
+
+
+def test_of_several_plans_under_one_id_exactly_one_holds(ledger):
+    count = 8
+    barrier = Barrier(count)
+
+    def write(minute):
+        barrier.wait()
+        try:
+            ledger.write_plan(plan("one", minute=minute))
+        except LedgerConflict:
+            return None
+        return minute
+
+    with ThreadPoolExecutor(count) as pool:
+        (won,) = [minute for minute in pool.map(write, range(count)) if minute is not None]
+
+    assert ledger.find_plan("one|intake.a|0") == plan("one", minute=won)
+    assert ledger.plans() == [plan("one", minute=won)]
+
+
+def test_runs_that_plan_at_once_are_all_listed(ledger):
+    count = 12
+    barrier = Barrier(count)
+
+    def write(number):
+        barrier.wait()
+        ledger.write_plan(plan(f"run-{number:02}"))
+
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(write, range(count)))
+
+    assert [found.run_id for found in ledger.plans()] == [f"run-{number:02}" for number in range(count)]
+
+
+def test_a_plan_whose_answer_was_lost_is_known_again(ledger, monkeypatch):
+    put_new = ObjectStore.put_new
+
+    def put_and_lose(store, key, data):
+        put_new(store, key, data)
+        return False  # what S3's "there is one already" to the client's second try becomes
+
+    monkeypatch.setattr(ObjectStore, "put_new", put_and_lose)
+    ledger.write_plan(plan("one"))
+
+    assert ledger.find_plan("one|intake.a|0") == plan("one")
+    assert ledger.plans() == [plan("one")]
+
+
+def fail(*_):
+    raise StoreUnavailable("the process dies here")
+
+
+@pytest.mark.parametrize("point", ["before the plan is listed", "after the plan is listed"])
+def test_a_plan_whose_writer_died_is_found_and_listed_once(ledger, monkeypatch, point):
+    with monkeypatch.context() as broken:
+        if point.startswith("before"):
+            broken.setattr(plan_store, "append", fail)
+        else:
+            broken.setattr(ObjectStore, "put", fail)
+        with pytest.raises(StoreUnavailable):
+            ledger.write_plan(plan("one"))
+
+    assert ledger.find_plan("one|intake.a|0") == plan("one")
+    assert ledger.find_plan("one|intake.a|0") == plan("one")
+    (table,) = ledger.delta_tables().values()
+    assert table.count() == len(plan("one").ranges)
+
+
+def test_a_listing_whose_answer_was_lost_is_made_once(ledger, monkeypatch):
+    def append_and_lose(table, rows, versions):
+        append(table, rows, versions)
+        raise CommitFailedError("the version exists already")  # said to the client's second try
+
+    monkeypatch.setattr(plan_store, "append", append_and_lose)
+    ledger.write_plan(plan("one"))
+
+    (table,) = ledger.delta_tables().values()
+    assert table.count() == len(plan("one").ranges)
+
+
+def test_plans_are_listed_oldest_first_with_all_their_ranges(ledger):
     for each in (plan("late", minute=2), plan("early", minute=1)):
         ledger.write_plan(each)
 
     assert ledger.plans() == [plan("early", minute=1), plan("late", minute=2)]
 
 
-def test_plans_are_found_by_run_and_topic(tmp_path):
-    ledger = Ledger(Settings(ledger_uri=tmp_path.as_uri()))
+def test_plans_are_found_by_run_and_topic(ledger):
     for each in (plan("one"), plan("one", topic="intake.b"), plan("it's two")):
         ledger.write_plan(each)
 

@@ -4,7 +4,6 @@ import signal
 import sys
 import textwrap
 import threading
-import time
 
 import pytest
 
@@ -217,12 +216,8 @@ def test_a_failure_raised_by_the_callable_is_not_wrapped(module_file):
 
 @pytest.mark.parametrize("fault", ["hanging", "spinning"])
 def test_a_callable_that_hangs_in_the_main_thread_runs_out_of_time(fault):
-    started = time.monotonic()
-
     with pytest.raises(ModuleUnavailable, match=f"{fault} took longer than 0.2 s"):
         resolve_module(FAULTS + fault).process(PipeDoc(), context(timeout_s=0.2))
-
-    assert time.monotonic() - started < 5
 
 
 def test_a_callable_that_swallows_the_interruption_is_interrupted_again(module_file):

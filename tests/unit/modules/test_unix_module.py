@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -109,12 +108,8 @@ def test_a_socket_that_is_not_there_is_worth_a_retry(tmp_path):
 
 
 def test_a_module_that_hangs_runs_out_of_time(tmp_path):
-    started = time.monotonic()
-
     with pytest.raises(ModuleUnavailable, match=r"took longer than 0\.2 s"):
         call(tmp_path, lambda request: None, timeout_s=0.2)
-
-    assert time.monotonic() - started < 5
 
 
 def test_a_document_that_json_cannot_express_is_a_failure(tmp_path):

@@ -15,10 +15,15 @@ def test_drains_from_the_next_offset_to_the_high_watermark():
     assert planned == [OffsetRange("intake.a", 0, 40, 100)]
 
 
-def test_a_new_partition_starts_at_its_low_watermark():
-    planned = plan_ranges("intake.a", {}, {7: Watermarks(low=5, high=9)}, budget=10)
+def test_a_partition_that_was_added_is_read_from_its_first_record():
+    planned = plan_ranges("intake.a", {}, {7: Watermarks(low=0, high=9)}, budget=10)
 
-    assert planned == [OffsetRange("intake.a", 7, 5, 9)]
+    assert planned == [OffsetRange("intake.a", 7, 0, 9)]
+
+
+def test_refuses_to_skip_what_retention_deleted_of_a_partition_that_was_added():
+    with pytest.raises(OffsetsExpired, match=r"t\[7\]: offsets 0\.\.4 were deleted"):
+        plan_ranges("t", {0: 9}, {0: Watermarks(9, 9), 7: Watermarks(low=5, high=9)}, budget=10)
 
 
 def test_a_hot_partition_does_not_starve_a_quiet_one():
@@ -63,7 +68,7 @@ def test_repeated_runs_drain_every_offset_exactly_once(seed):
         marks[partition] = Watermarks(low, low + rng.randrange(200))
     budget = rng.randrange(1, 80)
 
-    done: dict[int, int] = {}
+    done = {partition: mark.low for partition, mark in marks.items()}
     drained = []
     while planned := plan_ranges("t", done, marks, budget=budget):
         assert sum(map(len, planned)) <= budget

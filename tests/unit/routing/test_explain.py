@@ -152,7 +152,8 @@ def test_a_node_the_graph_does_not_have_is_told():
 def test_the_explanation_reads_as_text():
     assert explain(graph_of(), document()).render() == [
         "document doc-1 in graph g",
-        "1. parser (hop 1)",
+        "note: modules are not run: every condition sees the document as it is before any of them",
+        "1. parser (hop 1, without python:never.run:this)",
         '   ✓ to-chunker → chunker (kafka pipestream.main.chunker) when doc.search_metadata.document_type == "PDF"',
         '   ✗ to-end → happy-end (kafka pipestream.main.happy-end) when doc.search_metadata.document_type != "PDF"',
         "   ✓ abroad → archive (kafka bridge.eu.archive) when always",
@@ -161,5 +162,4 @@ def test_the_explanation_reads_as_text():
         "   ✓ chunks → happy-end (grpc) when always",
         "3. happy-end (hop 3, from step 2)",
         "   the end of the route",
-        "note: modules are not run: each is taken to pass the document on unchanged",
     ]

@@ -8,9 +8,18 @@ from pipestream.graph.flow import topic_targets
 from pipestream.graph.load import check_graph_text
 from pipestream.settings import Settings
 from pipestream.topics.changes import plan_topics
-from pipestream.topics.required import KEEP_FOREVER_MS, Purpose, TopicSpec, leased_topics, required_topics
+from pipestream.topics.required import (
+    DEAD_LETTER_BYTES,
+    DEAD_LETTER_HEADERS_BYTES,
+    KEEP_FOREVER_MS,
+    Purpose,
+    TopicSpec,
+    leased_topics,
+    required_topics,
+)
 
 SETTINGS = Settings(kafka_partitions=3)
+MB = 1_000_000
 
 
 def graph_of(text):
@@ -92,7 +101,9 @@ def test_partitions_and_retention_are_those_of_the_node_and_the_datasource():
     assert specs["intake.s"] == TopicSpec("intake.s", 7, 5_400_000, Purpose.INTAKE, partitions_said=True)
     assert specs["b-topic"] == TopicSpec("b-topic", 9, None, Purpose.OVERRIDE, partitions_said=True)
     assert specs["pipestream.main.c"] == TopicSpec("pipestream.main.c", 3, None, Purpose.NODE)
-    assert specs["dlq.main.b"] == TopicSpec("dlq.main.b", 1, KEEP_FOREVER_MS, Purpose.DEAD_LETTERS)
+    assert specs["dlq.main.b"] == TopicSpec(
+        "dlq.main.b", 1, KEEP_FOREVER_MS, Purpose.DEAD_LETTERS, max_message_bytes=DEAD_LETTER_BYTES
+    )
     assert specs["pipestream.main.happy-end"].purpose is Purpose.END
 
 
@@ -129,6 +140,37 @@ def test_a_plan_changes_retention_only_where_the_graph_says_another():
 
     assert planned({"intake.s": 3_600_000, "pipestream.main.b": 5}) == {}
     assert planned({"intake.s": 1, "pipestream.main.b": 5}) == {"intake.s": 3_600_000}
+
+
+@pytest.mark.parametrize(
+    ("dead_letters", "intake", "planned"),
+    [
+        pytest.param(DEAD_LETTER_BYTES, MB, {}, id="room for all"),
+        pytest.param(MB, MB, {"dlq.intake.s": DEAD_LETTER_BYTES}, id="made before there was a floor"),
+        pytest.param(20 * MB, 10 * MB, {}, id="raised by hand"),
+        pytest.param(
+            DEAD_LETTER_BYTES, 10 * MB, {"dlq.intake.s": 10 * MB + DEAD_LETTER_HEADERS_BYTES}, id="a wider intake"
+        ),
+    ],
+)
+def test_a_plan_gives_dead_letters_room_for_the_largest_record_and_its_reasons(dead_letters, intake, planned):
+    limits = {"intake.s": intake, "dlq.intake.s": dead_letters}
+
+    changes = plan_topics(
+        graph_of(TWO), SETTINGS, existing={"intake.s": 3, "dlq.intake.s": 1}, max_message_bytes=limits
+    )
+
+    assert changes.max_message_bytes == planned
+
+
+def test_a_plan_makes_dead_letters_as_wide_as_the_topics_that_are_there_need():
+    limits = {"intake.s": 10 * MB}
+
+    changes = plan_topics(graph_of(TWO), SETTINGS, existing={"intake.s": 3}, max_message_bytes=limits)
+
+    made = {spec.name: spec.max_message_bytes for spec in changes.create}
+    assert made["dlq.main.a"] == made["dlq.intake.s"] == 10 * MB + DEAD_LETTER_HEADERS_BYTES
+    assert made["pipestream.main.b"] is None
 
 
 def test_a_plan_retires_what_the_last_version_had_and_nobody_needs():

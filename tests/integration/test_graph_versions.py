@@ -1,4 +1,4 @@
-"""Versions of graphs, the same in PostgreSQL and in a folder."""
+"""Versions of graphs, in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pipestream.errors import CatalogueUnavailable
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import check_graph_text
 from pipestream.graph.versions import GraphVersions
-from pipestream.graph.versions_folder import FolderGraphVersions
 from pipestream.graph.versions_model import VersionMissing
 
 pytestmark = pytest.mark.stack
@@ -23,14 +22,12 @@ SECOND = replace(FIRST, description="changed")
 THIRD = replace(FIRST, description="changed again")
 
 
-@pytest.fixture(params=["postgresql", "folder"])
-def open_store(request, settings, tmp_path):
+@pytest.fixture
+def open_store(settings):
     """Opens the same store again and again, as several processes would."""
     opened = []
 
     def open_one():
-        if request.param == "folder":
-            return FolderGraphVersions(tmp_path / "versions")
         opened.append(GraphVersions(settings))
         return opened[-1]
 

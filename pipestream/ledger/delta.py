@@ -1,0 +1,132 @@
+"""Delta tables as the ledger uses them: find one, make one, append by compare-and-set, read rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from pipestream.errors import StoreUnavailable
+from pipestream.settings import Settings
+
+# Every round of a race has a winner, so this is how many writers may meet at one app transaction.
+TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a ledger is, and what it takes to get there. The options hold secrets: never log them."""
+
+    root: str
+    folder: Path | None
+    """Of a ledger on disk."""
+    options: dict[str, str] | None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Place:
+        uri = settings.ledger_uri.rstrip("/")
+        if uri.startswith("file://"):
+            folder = Path(unquote(uri.removeprefix("file://"))).resolve()
+            return cls(str(folder), folder, None)
+        return cls(uri, None, _s3_options(settings))
+
+    def find(self, name: str) -> DeltaTable | None:
+        """Return a table as it is now, or None where it was never written to. Makes nothing."""
+        with explained():
+            try:
+                return DeltaTable(f"{self.root}/{name}", storage_options=self.options)
+            except TableNotFoundError:
+                return None
+
+    def open(self, name: str, schema: pa.Schema) -> DeltaTable:
+        """Return a table as it is now; it is made if it is not there yet."""
+        found = self.find(name)
+        if found is not None:
+            return found
+        with explained():
+            try:
+                # "ignore": whoever comes second finds the first one's table.
+                return DeltaTable.create(
+                    f"{self.root}/{name}", schema=schema, mode="ignore", storage_options=self.options
+                )
+            except CommitFailedError:
+                # Another process made it between the look and the commit.
+                return DeltaTable(f"{self.root}/{name}", storage_options=self.options)
+
+
+def append(table: DeltaTable, rows: pa.Table, versions: dict[str, int]) -> None:
+    """Append rows, and set app transactions to new versions.
+
+    :raises CommitFailedError: someone set one of them since the table was loaded; nothing was changed, unless that
+        someone is this very call: S3 may take a commit whose answer is lost, and the client then asks again.
+    """
+    transactions = [Transaction(app_id, version) for app_id, version in sorted(versions.items())]
+    with explained():
+        write_deltalake(table, rows, mode="append", commit_properties=CommitProperties(app_transactions=transactions))
+
+
+def read(table: DeltaTable | None, predicate: str | None, columns: list[str] | None = None) -> pa.Table:
+    """Return the rows that a predicate holds for; no table has no rows."""
+    if table is None:
+        return pa.table({})
+    # Not to_pyarrow_table(): its scanner's threads outlive it, and two of three processes that
+    # used it aborted when the interpreter exited.
+    with explained():
+        return pa.table(table.scan(columns=columns, predicate=predicate).read_all())
+
+
+def rows(table: DeltaTable | None, predicate: str | None) -> list[dict[str, Any]]:
+    """Return the rows that a predicate holds for, as dictionaries."""
+    found: list[dict[str, Any]] = read(table, predicate).to_pylist()
+    return found
+
+
+def all_hold(*, since: tuple[str, datetime] | None = None, **wanted: str | None) -> str | None:
+    """Return the predicate that every column with a value has it; None where nothing is wanted.
+
+    :param since: a column, and the earliest time it may have. Files that end before it are not even opened.
+    """
+    parts = [_equal(name, value) for name, value in wanted.items() if value is not None]
+    if since is not None:
+        column, moment = since
+        parts.append(f"{column} >= TIMESTAMP '{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}'")
+    return " and ".join(parts) or None
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn the trouble of a store that does not answer into an error that a retry may mend."""
+    try:
+        yield
+    except (CommitFailedError, TableNotFoundError):
+        raise
+    except (DeltaError, OSError) as error:
+        raise StoreUnavailable(f"the ledger: {str(error).splitlines()[0] if str(error) else error!r}") from error
+
+
+def _equal(column: str, value: str) -> str:
+    escaped = value.replace("'", "''")
+    return f"{column} = '{escaped}'"
+
+
+def _s3_options(settings: Settings) -> dict[str, str]:
+    options = {"aws_region": settings.s3_region}
+    if settings.s3_endpoint:
+        options |= {
+            "aws_endpoint": settings.s3_endpoint,
+            "aws_allow_http": str(settings.s3_endpoint.startswith("http://")).lower(),
+        }
+    if settings.s3_access_key and settings.s3_secret_key:
+        options |= {
+            "aws_access_key_id": settings.s3_access_key.get_secret_value(),
+            "aws_secret_access_key": settings.s3_secret_key.get_secret_value(),
+        }
+    return options

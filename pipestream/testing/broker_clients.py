@@ -1,0 +1,106 @@
+"""The clients of the model broker: a producer with transactions, a reader of ranges, the log of decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from pipestream.dead_letters.decisions import ActionPlan, Decisions, add_up
+from pipestream.drain.records import InputRecord, OutputRecord
+from pipestream.drain.writer import Progress
+from pipestream.errors import LeaseLost
+from pipestream.offsets.ranges import OffsetRange
+
+if TYPE_CHECKING:
+    from pipestream.testing.broker import ModelBroker
+
+
+@dataclass(frozen=True, slots=True)
+class _Client:
+    """Leaving it does nothing: a process that dies closes nothing either, and what it left open stays so."""
+
+    broker: ModelBroker
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWriter(_Client):
+    """Like ``TransactionalWriter``: once a newer one has started under its id, it can commit nothing."""
+
+    transactional_id: str
+    topic: str
+    epoch: int
+
+    def commit(self, outputs: Sequence[OutputRecord], progress: Iterable[Progress], group_metadata: Any) -> None:
+        self._step()
+        transaction = self.broker.begin(self.transactional_id)
+        for output in outputs:
+            self.broker.append(output, transaction=transaction)
+        self._step()
+        self.broker.commit(self.transactional_id, group_metadata, self.topic, progress)
+
+    def _step(self) -> None:
+        self.broker.step()
+        if self.broker.epochs[self.transactional_id] != self.epoch:
+            raise LeaseLost(self.topic, 0, "a newer run took over")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReader(_Client):
+    """Like ``RangeReader``: the last chunk may be empty, and ends where the range does."""
+
+    group: str
+    offsets: OffsetRange
+
+    def group_metadata(self) -> Any:
+        return self.group
+
+    def chunks(self, start: int, size: int) -> Iterator[tuple[list[InputRecord], int]]:
+        topic, partition, end = self.offsets.topic, self.offsets.partition, self.offsets.end
+        self.broker.step()
+        chunk: list[InputRecord] = []
+        for record in self.broker.records(topic, partition, start, end):
+            chunk.append(record)
+            if len(chunk) == size and record.offset + 1 < end:
+                yield chunk, record.offset + 1
+                self.broker.step()
+                chunk = []
+        yield chunk, end
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLog:
+    """Like ``DecisionLog``, on a topic of the model."""
+
+    broker: ModelBroker
+    topic: str
+
+    def ensure(self) -> None:
+        self.broker.create(self.topic, 1)
+
+    def read(self) -> Decisions:
+        """Return what is decided; an open transaction holds back whatever lies behind it."""
+        if self.topic not in self.broker.logs:
+            return Decisions()
+        end = self.broker.watermarks(self.topic, [0])[0].high
+        return add_up(self.broker.records(self.topic, 0, 0, end))
+
+    def read_settled(self) -> Decisions:
+        """Return all that is decided. Whoever holds it back gets a moment to end; then the broker ends it for him."""
+        written = len(self.broker.logs[self.topic][0])
+        if self.broker.watermarks(self.topic, [0])[0].high < written:
+            self.broker.step()
+            if self.broker.watermarks(self.topic, [0])[0].high < written:
+                self.broker.time_out()
+        end = self.broker.watermarks(self.topic, [0])[0].high
+        return add_up(self.broker.records(self.topic, 0, 0, end))
+
+    def write_plan(self, plan: ActionPlan) -> None:
+        self.broker.step()
+        self.broker.append(OutputRecord(self.topic, plan.action_id.encode(), plan.encode()))

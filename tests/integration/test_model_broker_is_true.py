@@ -1,0 +1,125 @@
+"""What the fault tests' model of the broker promises, Kafka keeps too: the same tests run on both."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from pipestream import faults
+from pipestream.dead_letters.kafka import KafkaLetterBroker
+from pipestream.drain.records import OutputRecord
+from pipestream.drain.writer import Progress
+from pipestream.errors import LeaseLost
+from pipestream.offsets.ranges import OffsetRange, Watermarks
+from pipestream.testing.broker import ModelBroker
+from pipestream.topics.admin import TopicAdmin
+from pipestream.topics.required import KEEP_FOREVER_MS, Purpose, TopicSpec
+
+
+class Died(Exception):
+    """A producer stops here, with its transaction open."""
+
+
+@pytest.fixture
+def topic(unique):
+    return f"pipestream.{unique}.node"
+
+
+@pytest.fixture(params=["model", pytest.param("kafka", marks=pytest.mark.stack)])
+def broker(request, topic):
+    if request.param == "model":
+        model = ModelBroker(lambda: faults.reach(faults.CHUNK_PRODUCED))
+        model.create(topic, 1)
+        return model
+    settings = request.getfixturevalue("settings")
+    TopicAdmin(settings).create([TopicSpec(topic, 1, KEEP_FOREVER_MS, Purpose.NODE)])
+    return KafkaLetterBroker(settings)
+
+
+@pytest.fixture
+def send(broker, topic):
+    """Send documents in one transaction of a producer."""
+
+    def send(writer, *keys):
+        with broker.open_reader("group", OffsetRange(topic, 0, 0, 1)) as reader:
+            outputs = [OutputRecord(topic, key.encode(), b"") for key in keys]
+            writer.commit(outputs, [Progress(0, 1)], reader.group_metadata())
+
+    return send
+
+
+@pytest.fixture
+def leave_open(broker, send, monkeypatch):
+    """Send documents, and die before the commit."""
+
+    def leave_open(writer, *keys):
+        # Kafka's writer reaches the point once, between the two; the model's has a step before each.
+        left = iter(range(int(isinstance(broker, ModelBroker))))
+
+        def reach(_):
+            if next(left, None) is None:
+                raise Died
+
+        with monkeypatch.context() as patch:
+            patch.setattr(faults, "reach", reach)
+            with pytest.raises(Died):
+                send(writer, *keys)
+
+    return leave_open
+
+
+def wait_until_it_ends_at(broker, topic, high):
+    # A commit returns before Kafka has written its marker.
+    deadline = time.monotonic() + 30
+    while (marks := broker.watermarks(topic, [0])[0]).high < high:
+        assert time.monotonic() < deadline, marks
+        time.sleep(0.05)
+    assert marks == Watermarks(0, high)
+
+
+def read(broker, topic, end, size=100):
+    with broker.open_reader("group", OffsetRange(topic, 0, 0, end)) as reader:
+        return [([record.key.decode() for record in records], upto) for records, upto in reader.chunks(0, size)]
+
+
+def test_a_marker_takes_up_an_offset_and_the_last_chunk_ends_where_the_range_does(broker, topic, send):
+    with broker.start_writer(f"{topic}/0", topic) as writer:
+        send(writer, "a", "b")
+        send(writer, "c")
+
+    wait_until_it_ends_at(broker, topic, 5)
+    assert read(broker, topic, 5, size=2) == [(["a", "b"], 2), (["c"], 5)]
+
+
+def test_a_chunk_that_is_full_before_a_marker_is_followed_by_an_empty_one(broker, topic, send):
+    with broker.start_writer(f"{topic}/0", topic) as writer:
+        send(writer, "a", "b")
+
+    wait_until_it_ends_at(broker, topic, 3)
+    assert read(broker, topic, 3, size=2) == [(["a", "b"], 2), ([], 3)]
+
+
+def test_a_producer_that_starts_later_fences_the_one_before(broker, topic, send):
+    with broker.start_writer(f"{topic}/0", topic) as first, broker.start_writer(f"{topic}/0", topic) as second:
+        with pytest.raises(LeaseLost):
+            send(first, "lost")
+        send(second, "kept")
+
+    wait_until_it_ends_at(broker, topic, 2)
+    assert read(broker, topic, 2) == [(["kept"], 2)]
+
+
+def test_an_open_transaction_holds_back_readers_until_its_producers_heir_aborts_it(broker, topic, send, leave_open):
+    with (
+        broker.start_writer(f"{topic}/dead", topic) as dead,
+        broker.start_writer(f"{topic}/other", topic) as other,
+    ):
+        leave_open(dead, "never")
+        send(other, "behind")
+        assert broker.watermarks(topic, [0])[0] == Watermarks(0, 0)
+
+        with broker.start_writer(f"{topic}/dead", topic):
+            wait_until_it_ends_at(broker, topic, 4)
+
+    assert read(broker, topic, 4) == [(["behind"], 4)]

@@ -1,0 +1,224 @@
+"""How a run obeys what is wanted of a topic: started or stopped, and how many slots."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from zlib import crc32
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from pipestream.drain.broker import client_config
+from pipestream.drain.check import pending
+from pipestream.drain.local import LocalSpread
+from pipestream.drain.model import DrainRequest
+from pipestream.drain.run import run_drain
+from pipestream.errors import OffsetsExpired, TopicReplaced
+from pipestream.leases import DesiredState, open_lease_store
+from pipestream.ledger import EntryKind
+from pipestream.topics.admin import TopicAdmin
+
+pytestmark = pytest.mark.stack
+
+# Where a run begins depends on its name.
+FROM_SLOT_0 = next(name for name in map("run-{}".format, range(100)) if crc32(name.encode()) % 2 == 0)
+
+
+@pytest.fixture
+def topic(unique):
+    return f"intake.{unique}"
+
+
+@pytest.fixture
+def second(unique):
+    return f"pipestream.{unique}.second"
+
+
+@pytest.fixture
+def leases(pipeline):
+    with closing(open_lease_store(pipeline.settings)) as store:
+        yield store
+
+
+def delete_before(pipeline, topic, partition, offset):
+    """Do what retention does."""
+    admin = AdminClient(client_config(pipeline.settings))
+    for future in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
+        future.result(30)
+
+
+def test_a_run_drains_every_free_slot_and_leaves_the_taken_ones_to_their_holders(pipeline, topic, second, leases):
+    pipeline.send(topic, ["a1", "a2"], partition=0)
+    pipeline.send(topic, ["b1"], partition=1)
+    leases.set_desired(topic, DesiredState(replicas=2))
+    other = leases.acquire(topic, 1, "run-x@elsewhere:1", 30)
+
+    first = pipeline.drain(topic, "run-1")
+    leases.release(other)
+    rest = pipeline.drain(topic, "run-2")
+
+    assert (first.records, rest.records) == (2, 1)
+    assert "run-x@elsewhere:1" in first.reason
+    assert pipeline.doc_ids(second) == {"a1": 1, "a2": 1, "b1": 1}
+    pipeline.check_ledger_tiles(topic)
+
+
+def test_a_run_drains_no_more_slots_than_it_may_and_the_next_runs_drain_the_others(pipeline, topic, second, leases):
+    pipeline.send(topic, ["a1"], partition=0)
+    pipeline.send(topic, ["b1"], partition=1)
+    leases.set_desired(topic, DesiredState(replicas=2))
+    pipeline.settings = pipeline.settings.model_copy(update={"max_slots": 1})
+
+    first = pipeline.drain(topic, "run-1")
+    rest = pipeline.drain(topic, "run-1-again")
+
+    assert (first.records, rest.records) == (1, 1)
+    assert "left to the next run" in first.reason
+    assert pipeline.doc_ids(second) == {"a1": 1, "b1": 1}
+
+
+def test_every_slot_has_its_turn_though_the_others_never_run_dry(pipeline, topic, second, leases):
+    leases.set_desired(topic, DesiredState(replicas=2))
+    pipeline.settings = pipeline.settings.model_copy(update={"max_slots": 1})
+    for run in range(12):
+        for partition in range(2):
+            pipeline.send(topic, [f"{partition}-{run}"], partition=partition)
+        pipeline.drain(topic, f"run-{run}", budget=1)
+
+    drained = {doc_id.partition("-")[0] for doc_id in pipeline.doc_ids(second)}
+    assert drained == {"0", "1"}
+
+
+def test_new_slots_are_filled_at_the_next_run_after_scaling_up(pipeline, topic, leases):
+    pipeline.send(topic, ["a1"], partition=0)
+    pipeline.send(topic, ["b1"], partition=1)
+    pipeline.drain(topic, "run-1")
+    leases.set_desired(topic, DesiredState(replicas=2))
+    pipeline.send(topic, ["a2"], partition=0)
+    pipeline.send(topic, ["b2"], partition=1)
+
+    pipeline.drain(topic, "run-2")
+
+    slots = {plan.slot: [each.partition for each in plan.ranges] for plan in pipeline.ledger.plans(run_id="run-2")}
+    assert slots == {0: [0], 1: [1]}
+    pipeline.check_ledger_tiles(topic)
+
+
+def test_scaling_down_in_the_middle_of_a_run_gives_up_the_highest_slot(pipeline, topic, second, leases):
+    pipeline.send(topic, ["a1"], partition=0)
+    pipeline.send(topic, ["b1"], partition=1)
+    leases.set_desired(topic, DesiredState(replicas=2))
+    here = LocalSpread(pipeline.settings)
+    slots = []
+
+    def scale_down(tasks):
+        slots.append([partition for task in tasks for partition, _, _ in task.offsets])
+        leases.set_desired(topic, DesiredState(replicas=1))
+        return here(tasks)
+
+    pipeline.drain(topic, FROM_SLOT_0, spread=scale_down)
+    assert slots == [[0]]
+
+    pipeline.drain(topic, "run-1")
+    assert pipeline.doc_ids(second) == {"a1": 1, "b1": 1}
+
+
+def test_a_topic_that_is_stopped_is_skipped_and_told_how_to_start(pipeline, topic, second, leases):
+    pipeline.send(topic, ["a1"])
+    leases.set_desired(topic, DesiredState(started=False))
+
+    report = pipeline.drain(topic, "run-1")
+
+    assert (report.status, report.records) == ("skipped", 0)
+    assert f"{topic} is stopped" in report.reason
+    assert f"pipestream leases set {topic} --started" in report.reason
+    assert pipeline.doc_ids(second) == {}
+
+
+def test_stopping_in_the_middle_of_a_run_leaves_the_slots_that_have_not_begun(pipeline, topic, second, leases):
+    pipeline.send(topic, ["a1"], partition=0)
+    pipeline.send(topic, ["b1"], partition=1)
+    leases.set_desired(topic, DesiredState(replicas=2))
+    here = LocalSpread(pipeline.settings)
+
+    def stop(tasks):
+        leases.set_desired(topic, DesiredState(started=False, replicas=2))
+        return here(tasks)
+
+    report = pipeline.drain(topic, "run-1", spread=stop)
+
+    assert (report.status, report.records) == ("drained", 1)
+    assert "is stopped" in report.reason
+    assert pipeline.doc_ids(second).total() == 1
+
+
+def test_a_slot_that_fails_does_not_keep_the_others_waiting(pipeline, topic, second, leases):
+    leases.set_desired(topic, DesiredState(replicas=2))
+    pipeline.send(topic, ["a1", "a2"], partition=0)
+    pipeline.send(topic, ["b1"], partition=1)
+    pipeline.drain(topic, "run-1", budget=1)
+    delete_before(pipeline, topic, 0, 2)
+    pipeline.send(topic, ["b2"], partition=1)
+
+    with pytest.raises(OffsetsExpired):
+        pipeline.drain(topic, "run-2")
+
+    assert pipeline.doc_ids(second) == {"a1": 1, "b1": 1, "b2": 1}
+
+
+def test_a_partition_that_is_added_is_read_from_its_first_record_whatever_the_topic_started_at(
+    pipeline, topic, second, leases
+):
+    pipeline.send(topic, ["before"], partition=0)
+    leases.set_desired(topic, DesiredState(replicas=2))
+    drain_latest(pipeline, topic, "run-1")
+    admin = AdminClient(client_config(pipeline.settings))
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    pipeline.send(topic, ["added-1", "added-2"], partition=2)
+
+    drain_latest(pipeline, topic, "run-2")
+
+    assert pipeline.doc_ids(second) == {"added-1": 1, "added-2": 1}
+    skipped = [entry.range for entry in pipeline.entries(topic) if entry.kind is EntryKind.SKIPPED]
+    assert [(each.partition, each.start, each.end) for each in skipped] == [(0, 0, 1)]
+
+
+def test_all_partitions_start_at_one_moment_whichever_slot_is_drained_first(pipeline, topic, second, leases):
+    leases.set_desired(topic, DesiredState(replicas=2))
+    taken = leases.acquire(topic, 1, "run-x@elsewhere:1", 30)
+    drain_latest(pipeline, topic, "run-1")
+    pipeline.send(topic, ["b1"], partition=1)
+    leases.release(taken)
+
+    drain_latest(pipeline, topic, "run-2")
+
+    assert pipeline.doc_ids(second) == {"b1": 1}
+
+
+def test_what_retention_deletes_from_a_partition_that_was_empty_at_the_first_run_is_missed(pipeline, topic, second):
+    pipeline.send(topic, ["a1"], partition=0)
+    pipeline.drain(topic, "run-1")
+    pipeline.send(topic, ["b1", "b2", "b3"], partition=1)
+    delete_before(pipeline, topic, 1, 2)
+
+    with pytest.raises(OffsetsExpired, match=r"\[1\]: offsets 0\.\.1 were deleted"):
+        pipeline.drain(topic, "run-2")
+
+
+def test_the_check_before_a_run_notices_a_topic_that_was_made_again(pipeline, topic):
+    pipeline.send(topic, ["a1", "a2", "a3"])
+    pipeline.drain(topic, "run-1")
+    admin = TopicAdmin(pipeline.settings)
+    admin.delete([topic])
+    pipeline.create_topics()
+    pipeline.send(topic, ["b1"])
+
+    with pytest.raises(TopicReplaced):
+        pending(pipeline.settings, pipeline.graph, topic)
+
+
+def drain_latest(pipeline, topic, run_id):
+    request = DrainRequest(pipeline.graph, topic, run_id, 1_000, start_at="latest")
+    with closing(open_lease_store(pipeline.settings)) as leases:
+        return run_drain(request, pipeline.settings, LocalSpread(pipeline.settings), leases=leases)

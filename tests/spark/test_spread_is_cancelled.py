@@ -1,0 +1,141 @@
+"""Cancelling a spread stops it whenever that comes: no task may begin after its lease was lost."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from base64 import b64encode
+
+import pytest
+from pyspark import SparkContext
+
+from pipestream.drain.model import RangeTask
+from pipestream.errors import TasksFailed
+from pipestream.graph.load import load_graph
+from pipestream.graph.proto import to_binary
+from pipestream.local.state import write_settings
+from pipestream.settings import CONFIG_VARIABLE, Settings
+from spark_jobs.spreading import SparkSpread
+
+pytestmark = pytest.mark.spark
+
+BROKER_TIMEOUT_S = 200
+CANCELLED = r"\(they were cancelled\)"
+
+
+class CancellingTask:
+    """Cancels its spread when it is made ready to be sent: the session is there, and the job is not."""
+
+    def __init__(self, spread, task):
+        self.spread = spread
+        self.task = task
+
+    def to_json(self):
+        self.spread.cancel()
+        return self.task.to_json()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_jvm_left_behind():
+    yield
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # the sign for Spark's JVM to end
+        gateway.proc.wait(30)
+        SparkContext._gateway = SparkContext._jvm = None
+
+
+@pytest.fixture
+def spread(monkeypatch, tmp_path):
+    """A spread on a Spark of this process, whose tasks ask a broker that never answers."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    config = tmp_path / "settings.toml"
+    write_settings(
+        config, Settings(kafka_bootstrap="127.0.0.1:1", kafka_timeout_s=BROKER_TIMEOUT_S, store_uri=tmp_path.as_uri())
+    )
+    monkeypatch.setenv(CONFIG_VARIABLE, str(config))
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master local[1] --conf spark.ui.enabled=false pyspark-shell")
+    made = SparkSpread("test")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def task(pipeline_file):
+    graph = b64encode(to_binary(load_graph(pipeline_file))).decode()
+    return RangeTask(
+        topic="intake.t",
+        topic_id="id",
+        offsets=((0, 0, 10),),
+        lane="t",
+        group="g",
+        run_id="run-1",
+        node_id="first",
+        datasource_id="t",
+        accept_failures=False,
+        doc_ids=(),
+        is_live=True,
+        transactional_ids=("g/intake.t/0",),
+        graph=graph,
+    )
+
+
+@pytest.fixture
+def pipeline_file(request, tmp_path):
+    template = request.config.rootpath / "tests" / "data" / "exactly_once.yaml"
+    file = tmp_path / "t.yaml"
+    file.write_text(template.read_text().replace("UNIQUE", "t"))
+    return file
+
+
+def test_cancelled_before_it_starts_it_opens_no_session(spread, task, monkeypatch):
+    monkeypatch.setattr(spread, "_open_session", lambda: pytest.fail("a session was opened"))
+    spread.cancel()
+
+    with pytest.raises(TasksFailed, match=CANCELLED):
+        spread([task])
+
+
+def test_cancelled_while_the_session_opens_it_makes_no_job(spread, task, monkeypatch):
+    open_session = spread._open_session
+
+    def open_while_cancelled():
+        spread.cancel()
+        return open_session()
+
+    monkeypatch.setattr(spread, "_open_session", open_while_cancelled)
+
+    with pytest.raises(TasksFailed, match=CANCELLED):
+        spread([task])
+
+    assert spread._session.sparkContext.statusTracker().getJobIdsForGroup() == []
+
+
+def test_cancelled_between_session_and_job_it_runs_no_task(spread, task):
+    started_at = time.monotonic()
+
+    with pytest.raises(TasksFailed, match=CANCELLED):
+        spread([CancellingTask(spread, task)])
+
+    assert time.monotonic() - started_at < BROKER_TIMEOUT_S / 2  # a task that runs waits for its broker
+
+
+def test_cancelled_while_its_tasks_run_it_ends_at_once(spread, task):
+    def cancel_when_running():
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if spread._session is not None and spread._session.sparkContext.statusTracker().getActiveStageIds():
+                spread.cancel()
+                return
+            time.sleep(0.05)
+
+    canceller = threading.Thread(target=cancel_when_running)
+    canceller.start()
+    started_at = time.monotonic()
+    with pytest.raises(TasksFailed, match=CANCELLED):
+        spread([task])
+
+    canceller.join()
+    assert time.monotonic() - started_at < BROKER_TIMEOUT_S / 2

@@ -1,0 +1,80 @@
+"""Whatever a graph file or a setting can say, something must read: a key that does nothing misleads whoever sets it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from pipestream.graph import model
+from pipestream.graph.schema import CONNECTOR, DATASOURCE, DEAD_LETTERS, EDGE, GRAPH, MAPPING, NODE
+from pipestream.settings import Settings
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PRODUCT = ("pipestream", "plugins", "spark_jobs", "dags")
+
+# These carry a graph from one form to another, check it or draw it, whatever is done with it afterwards.
+CARRIERS = {
+    *("diff", "draft", "draw", "fields", "folder_rules", "hashing", "layout", "load", "mapping_rules", "proto"),
+    *("proto_values", "read", "report", "rules", "schema", "show", "topic_rules", "versions", "write", "yamltree"),
+}
+SECTIONS = [
+    (GRAPH, model.Graph, {"graph": "graph_id", "cluster": "cluster_id"}),
+    (DATASOURCE, model.Datasource, {"id": "datasource_id", "account": "account_id", "entry": "entry_node_id"}),
+    (NODE, model.Node, {"id": "node_id", "type": "node_type"}),
+    (
+        EDGE,
+        model.Edge,
+        {"id": "edge_id", "from": "from_node_id", "to": "to_node_id", "when": "condition", "topic": "kafka_topic"}
+        | {"cluster": "to_cluster_id"},
+    ),
+    (DEAD_LETTERS, model.DeadLetterPolicy, {"topic": "topic_override", "multiplier": "backoff_multiplier"}),
+    (
+        MAPPING,
+        model.FieldMapping,
+        {"id": "mapping_id", "type": "mapping_type", "from": "source_field_paths", "to": "target_field_paths"},
+    ),
+    (CONNECTOR, model.Connector, {}),
+]
+
+
+@cache
+def attributes_read(where: tuple[str, ...] = PRODUCT, *, without_carriers: bool = True) -> frozenset[str]:
+    """Every attribute that the product's code reads of anything."""
+    found = set()
+    for file in (file for folder in where for file in (REPOSITORY / folder).rglob("*.py")):
+        inside_graph = file.parent == REPOSITORY / "pipestream" / "graph"
+        if (
+            "gen" in file.parts
+            or "testing" in file.parts
+            or (without_carriers and inside_graph and file.stem in CARRIERS)
+        ):
+            continue
+        found |= set(_attributes(ast.parse(file.read_text())))
+    return frozenset(found)
+
+
+def _attributes(tree: ast.AST) -> Iterable[str]:
+    return (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load))
+
+
+KEYS = [
+    pytest.param(kind, renamed.get(key, key), id=f"{section.name}.{key}")
+    for section, kind, renamed in SECTIONS
+    for key in section.fields
+]
+
+
+@pytest.mark.parametrize(("kind", "field"), KEYS)
+def test_every_key_of_a_graph_file_is_a_field_that_something_reads(kind, field):
+    assert field in {each.name for each in fields(kind)}
+    assert field in attributes_read()
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_every_setting_is_read_by_something(name):
+    assert name in attributes_read(without_carriers=False)
