@@ -14,32 +14,13 @@ file.write_text(json.dumps({"admin": os.environ["AIRFLOW_ADMIN_PASSWORD"]}))
 file.chmod(0o600)
 PYTHON
 
-echo "init: the pool of the drains"
-airflow pools set pipestream_drains "$PIPESTREAM_MAX_LEASES" "Pipestream drains that may run at once"
-
-echo "init: the bucket"
-python - <<'PYTHON'
-import boto3
-from botocore.exceptions import ClientError
-from urllib.parse import urlsplit
-
+echo "init: the buckets"
+python -c 'from pipestream.documents.admin import ensure_buckets
 from pipestream.settings import load_settings
+ensure_buckets(load_settings())'
 
-settings = load_settings()
-client = boto3.client(
-    "s3",
-    endpoint_url=settings.s3_endpoint,
-    region_name=settings.s3_region,
-    aws_access_key_id=settings.s3_access_key.get_secret_value(),
-    aws_secret_access_key=settings.s3_secret_key.get_secret_value(),
-)
-for uri in (settings.store_uri, settings.ledger_uri):
-    try:
-        client.create_bucket(Bucket=urlsplit(uri).netloc)
-    except ClientError as error:
-        if error.response["Error"]["Code"] not in ("BucketAlreadyOwnedByYou", "BucketAlreadyExists"):
-            raise
-PYTHON
+echo "init: sample documents"
+pipestream samples
 
 echo "init: topics of the graphs"
 for graph in /opt/pipestream/dags/graphs/*.yaml; do
