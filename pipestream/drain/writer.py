@@ -97,11 +97,10 @@ class TransactionalWriter:
             if apart:
                 self._deliver()
         self._call(self._producer.send_offsets_to_transaction, offsets, group_metadata)
-        faults.reach(faults.CHUNK_PRODUCED)
-        deadline = time.monotonic() + 2 * self._settings.kafka_timeout_s
-        # Only now: a commit waits for records that, behind a refused one in their partition, are never sent.
+        # Before the commit, which would wait for records that, behind a refused one in their partition, are never sent.
         self._deliver()
-        self._commit_patiently(deadline)
+        faults.reach(faults.CHUNK_PRODUCED)
+        self._commit_patiently(time.monotonic() + 2 * self._settings.kafka_timeout_s)
 
     def _find_refused(self, outputs: Sequence[OutputRecord]) -> int | None:
         """Return the place of an output that Kafka refuses even by itself, looking at the largest first."""
