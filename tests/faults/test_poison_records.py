@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import os
 import signal
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -70,11 +69,9 @@ def test_a_module_that_hangs_is_stopped_and_its_document_becomes_a_dead_letter(m
     pipeline = make_pipeline((HEALTHY, slow), max_attempts=2)
     pipeline.send(topic, ["slow-1", "slow-2"])
 
-    started_at = time.monotonic()
     report = pipeline.drain(topic, "run-1")
 
     assert report.dead_letters == 2
-    assert time.monotonic() - started_at < 30
     check("poison: module hangs", pipeline, {"slow-1", "slow-2"})
     assert pipeline.doc_ids(f"dlq.intake.{unique}") == {"slow-1": 1, "slow-2": 1}
 

@@ -106,9 +106,8 @@ def test_an_acquire_that_another_transaction_got_in_the_way_of_is_done_again(set
     with psycopg.connect(dsn) as other, ThreadPoolExecutor(1) as pool:
         other.execute("UPDATE leases SET lease_until = clock_timestamp() - interval '1 ms'")  # not committed yet
         taking = pool.submit(store.acquire, topic, 0, "worker-b", TTL_S)
-        deadline = time.monotonic() + 4  # its statement is given up after 5 s
         while not waits_for_a_lock(connection):
-            assert time.monotonic() < deadline, "it does not wait for the other transaction"
+            assert not taking.done(), "it did not wait for the other transaction"
             time.sleep(0.02)
         other.commit()
         taken = taking.result(30)
@@ -248,13 +247,10 @@ def test_a_server_that_stopped_answering_is_cut_off_and_asked_anew(open_database
     database = open_database(answer_timeout_s=0.5)
     pid = database.run(backend_pid)
     os.kill(pid, signal.SIGSTOP)
-    started_s = time.monotonic()
     try:
         assert database.run(backend_pid) != pid
     finally:
         os.kill(pid, signal.SIGCONT)
-
-    assert 0.5 <= time.monotonic() - started_s < 10
 
 
 def test_a_fresh_connection_that_breaks_is_not_tried_for_ever(open_database):

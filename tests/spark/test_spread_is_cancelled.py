@@ -20,7 +20,8 @@ from spark_jobs.spreading import SparkSpread
 
 pytestmark = pytest.mark.spark
 
-BROKER_TIMEOUT_S = 200
+# Longer than a test may take: a task that is not cancelled is waited for until the test fails.
+BROKER_TIMEOUT_S = 900
 CANCELLED = r"\(they were cancelled\)"
 
 
@@ -114,12 +115,8 @@ def test_cancelled_while_the_session_opens_it_makes_no_job(spread, task, monkeyp
 
 
 def test_cancelled_between_session_and_job_it_runs_no_task(spread, task):
-    started_at = time.monotonic()
-
     with pytest.raises(TasksFailed, match=CANCELLED):
         spread([CancellingTask(spread, task)])
-
-    assert time.monotonic() - started_at < BROKER_TIMEOUT_S / 2  # a task that runs waits for its broker
 
 
 def test_cancelled_while_its_tasks_run_it_ends_at_once(spread, task):
@@ -133,9 +130,7 @@ def test_cancelled_while_its_tasks_run_it_ends_at_once(spread, task):
 
     canceller = threading.Thread(target=cancel_when_running)
     canceller.start()
-    started_at = time.monotonic()
     with pytest.raises(TasksFailed, match=CANCELLED):
         spread([task])
 
     canceller.join()
-    assert time.monotonic() - started_at < BROKER_TIMEOUT_S / 2
