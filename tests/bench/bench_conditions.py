@@ -1,18 +1,21 @@
 """Measure conditions: documents per second over five typical edges, and what a large body adds.
 
-Run it from the repository's root: ``python tests/bench/bench_conditions.py [documents]``.
 The target is 10,000 documents a second and core with cel-expr, activation included, whatever the body's size.
 """
 
 from __future__ import annotations
 
-import sys
 import time
+
+import pytest
 
 from pipestream.graph.model import Edge, Graph, Node
 from pipestream.routing.conditions import compile_conditions
 from pipestream.wire import PipeDoc, PipeStream
 
+pytestmark = pytest.mark.slow
+
+DOCUMENTS = 5_000
 CONDITIONS = (
     'doc.search_metadata.document_type == "PDF"',
     "doc.blob_bag.blob.size_bytes > 10000000",
@@ -59,14 +62,9 @@ def documents_per_s(engine: str, document: PipeDoc, count: int) -> float:
     return best
 
 
-def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 5_000
-    print(f"{'engine':10} {'body and blob':>14} {'documents/s':>12} {'µs/document':>12}")
+def test_documents_per_second_over_five_edges():
+    print(f"\n{'engine':10} {'body and blob':>14} {'documents/s':>12} {'µs/document':>12}")
     for engine in ("cel-expr", "celpy"):
         for label, size_bytes in SIZES.items():
-            rate = documents_per_s(engine, typical_document(size_bytes), count)
+            rate = documents_per_s(engine, typical_document(size_bytes), DOCUMENTS)
             print(f"{engine:10} {label:>14} {rate:12,.0f} {1e6 / rate:12.1f}")
-
-
-if __name__ == "__main__":
-    main()
