@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 STACK_FOLDER = REPOSITORY / ".pipestream" / "test"
-SERVERS = ("kafka", "postgres", "s3", "spark-master", "spark-worker-1", "spark-worker-2")
+SERVERS = ("kafka", "postgres", "s3")
 FETCHING = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
@@ -115,7 +115,7 @@ def _only_our_settings() -> None:
 
 @pytest.fixture(scope="session")
 def stack(_only_our_settings: None) -> Iterator[Stack]:
-    """The full stack: Kafka, PostgreSQL, S3, Spark and, with ``consul``, Consul; on free ports, in a folder of its own.
+    """Kafka, PostgreSQL and S3, to which ``consul`` and ``spark_cluster`` add; on free ports, in a folder of its own.
 
     Two test runs of one checkout share it, so a test that breaks servers starts them again.
     """
@@ -129,6 +129,13 @@ def consul(stack: Stack) -> ServerHandle:
     """The stack's Consul. Apart from the others, because it takes longest to build where there is none."""
     stack.up(print, names=["consul"])
     return stack.server("consul")
+
+
+@pytest.fixture(scope="session")
+def spark_cluster(stack: Stack) -> str:
+    """The address of the stack's Spark cluster: a master and two workers, which few tests need."""
+    stack.up(print, names=["spark-master", "spark-worker-1", "spark-worker-2"])
+    return stack.settings().spark_master
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from psycopg import sql
 
 from pipestream.local import Stack, load_spec
 from pipestream.testing.drains import DrainProcess, Gate
+from pipestream.testing.length import LONG
 from pipestream.testing.oracle import judge
 from pipestream.testing.pipeline import Pipeline
 
@@ -115,6 +116,12 @@ def drain_when_free(topic):
             time.sleep(0.2)
 
     return drain
+
+
+@pytest.fixture
+def spark_master(request):
+    """In the long version a cluster; else a Spark inside the job, which starts sooner and tries as often."""
+    return request.getfixturevalue("spark_cluster") if LONG else "local[2,4]"
 
 
 @pytest.fixture(scope="session")

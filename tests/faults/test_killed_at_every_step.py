@@ -74,14 +74,14 @@ def test_a_retry_of_the_killed_run_finishes_its_own_plan(pipeline, documents, fi
 
 
 @pytest.fixture
-def submit(pipeline, topic, stack, settings, tmp_path):
+def submit(pipeline, topic, stack, spark_master, tmp_path):
     """Drain over Spark, with a fault."""
     config = tmp_path / "spark.toml"
     write_settings(config, pipeline.settings)
 
     def submit(run_id, **variables):
         environment = {**stack.environment(), "PIPESTREAM_CONFIG": str(config), **variables}
-        return submit_drain(pipeline, topic, run_id, environment, master=settings.spark_master)
+        return submit_drain(pipeline, topic, run_id, environment, master=spark_master)
 
     return submit
 

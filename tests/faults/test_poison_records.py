@@ -78,7 +78,7 @@ def test_a_module_that_hangs_is_stopped_and_its_document_becomes_a_dead_letter(m
 
 @pytest.mark.spark
 def test_a_document_that_ends_its_process_becomes_a_dead_letter_and_the_run_goes_through(
-    make_pipeline, topic, unique, stack, settings, tmp_path, check, fill, documents
+    make_pipeline, topic, unique, stack, spark_master, tmp_path, check, fill, documents
 ):
     pipeline = make_pipeline((HEALTHY, DEADLY))
     documents[documents.index("0-13")] = "0-deadly"
@@ -89,7 +89,7 @@ def test_a_document_that_ends_its_process_becomes_a_dead_letter_and_the_run_goes
     environment = {**stack.environment(), "PIPESTREAM_CONFIG": str(config)}
 
     # Spark tries a task four times. Three die: one anywhere in the chunk, then max_attempts - 1 at the document.
-    done = submit_drain(pipeline, topic, "run-1", environment, master=settings.spark_master)
+    done = submit_drain(pipeline, topic, "run-1", environment, master=spark_master)
 
     assert done.exit_code == 0, done.log
     assert (done.outcome["status"], done.outcome["dead_letters"]) == ("drained", 2)

@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.stack
 
 
-def test_every_server_of_the_full_stack_answers(stack, consul):
+def test_every_server_of_the_full_stack_answers(stack, consul, spark_cluster):
     states = {server.name: server.state for server in stack.status()}
 
     assert states == dict.fromkeys(

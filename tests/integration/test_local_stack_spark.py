@@ -34,7 +34,7 @@ open(sys.argv[2], "w").write(json.dumps(result))
 """
 
 
-def test_a_submitted_job_runs_on_the_workers_with_our_python_and_delta(stack, tmp_path):
+def test_a_submitted_job_runs_on_the_workers_with_our_python_and_delta(stack, spark_cluster, tmp_path):
     job = tmp_path / "job.py"
     job.write_text(_JOB)
     result = tmp_path / "result.json"
@@ -45,7 +45,7 @@ def test_a_submitted_job_runs_on_the_workers_with_our_python_and_delta(stack, tm
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.ui.enabled": "false",
     }
-    argv = [Path(sys.executable).with_name("spark-submit"), "--master", stack.settings().spark_master]
+    argv = [Path(sys.executable).with_name("spark-submit"), "--master", spark_cluster]
     argv += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
 
     done = subprocess.run(

@@ -7,12 +7,12 @@ from pipestream.testing.submit import submit_drain
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 
-def test_a_drain_spread_over_a_spark_cluster_delivers_every_document_once(pipeline, unique, spark_env, settings):
+def test_a_drain_spread_over_a_spark_cluster_delivers_every_document_once(pipeline, unique, spark_env, spark_cluster):
     topic = f"intake.{unique}"
     pipeline.send(topic, [f"a{n}" for n in range(40)], partition=0)
     pipeline.send(topic, [f"b{n}" for n in range(60)], partition=1)
 
-    done = submit_drain(pipeline, topic, "run-1", spark_env, master=settings.spark_master)
+    done = submit_drain(pipeline, topic, "run-1", spark_env, master=spark_cluster)
 
     assert done.exit_code == 0, done.log
     assert done.outcome["status"] == "drained"
