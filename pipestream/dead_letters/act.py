@@ -33,10 +33,10 @@ from pipestream.dead_letters.decisions import (
 from pipestream.dead_letters.destinations import Destinations, NoWayBack
 from pipestream.dead_letters.kafka import KafkaLetterBroker, LetterBroker
 from pipestream.dead_letters.model import State, read_letter
-from pipestream.drain.records import InputRecord, OutputRecord
-from pipestream.drain.writer import Progress
 from pipestream.graph.model import Graph
-from pipestream.offsets.ranges import OffsetRange
+from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import InputRecord, OutputRecord
+from pipestream.kafka.writer import Progress
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from pipestream.dead_letters.decisions import DEFAULT_MAX_REPLAYS, Act, ActionPl
 from pipestream.dead_letters.model import DeadLetter, State
 from pipestream.dead_letters.selection import EVERYTHING, Selection
 from pipestream.drain.dead_letters import FIRST_FAILED_AT, FOR_GRAPH, OWN, REPLAYS, original_headers
-from pipestream.drain.records import OutputRecord
 from pipestream.ids import check_key_part
+from pipestream.kafka.records import OutputRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pipestream.dead_letters.log import DecisionLog, read_records
 from pipestream.dead_letters.model import OPEN_STATES, DeadLetter, LetterId, State, read_letter
 from pipestream.dead_letters.selection import EVERYTHING, Selection
-from pipestream.drain.broker import Broker
 from pipestream.errors import TerminalError
 from pipestream.graph.model import Graph
-from pipestream.offsets.ranges import Watermarks
+from pipestream.kafka.broker import Broker
+from pipestream.kafka.ranges import Watermarks
 from pipestream.settings import Settings
 from pipestream.topics.required import Purpose, required_topics
 

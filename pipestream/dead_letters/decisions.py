@@ -27,8 +27,8 @@ from typing import Any
 
 from pipestream.dead_letters.model import OPEN_STATES, Decision, State
 from pipestream.dead_letters.selection import Selection
-from pipestream.drain.records import InputRecord
 from pipestream.errors import RecordInvalid, TerminalError, TransientError
+from pipestream.kafka.records import InputRecord
 
 DECISIONS_TOPIC = "dlq-decisions"
 DEFAULT_MAX_REPLAYS = 3

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 from pipestream.dead_letters.decisions import ActionPlan, Decisions
 from pipestream.dead_letters.log import DecisionLog
-from pipestream.drain.broker import Broker, TopicIdentity
-from pipestream.drain.reader import RangeReader
-from pipestream.drain.records import InputRecord, OutputRecord
-from pipestream.drain.writer import Progress, TransactionalWriter
-from pipestream.offsets.ranges import OffsetRange, Watermarks
+from pipestream.kafka.broker import Broker, TopicIdentity
+from pipestream.kafka.ranges import OffsetRange, Watermarks
+from pipestream.kafka.reader import RangeReader
+from pipestream.kafka.records import InputRecord, OutputRecord
+from pipestream.kafka.writer import Progress, TransactionalWriter
 from pipestream.settings import Settings
 from pipestream.topics.admin import TopicAdmin
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from confluent_kafka import KafkaException, Producer
 
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC, ActionPlan, Decisions, add_up
-from pipestream.drain.broker import Broker, client_config, client_log, explain_errors
-from pipestream.drain.reader import RangeReader
-from pipestream.drain.records import InputRecord
 from pipestream.errors import BrokerUnavailable, TopicMissing
-from pipestream.offsets.ranges import OffsetRange, Watermarks
+from pipestream.kafka.broker import Broker, client_config, client_log, explain_errors
+from pipestream.kafka.ranges import OffsetRange, Watermarks
+from pipestream.kafka.reader import RangeReader
+from pipestream.kafka.records import InputRecord
 from pipestream.settings import Settings
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import KEEP_FOREVER_MS, Purpose, TopicSpec

@@ -14,8 +14,8 @@ from typing import Self
 from google.protobuf.message import DecodeError
 
 from pipestream.drain.dead_letters import CONNECT, FIRST_FAILED_AT, OWN, REPLAYS
-from pipestream.drain.records import InputRecord, header
 from pipestream.errors import IdInvalid
+from pipestream.kafka.records import InputRecord, header
 from pipestream.topics.names import TopicKind, parse_topic
 from pipestream.wire import PipeStream
 

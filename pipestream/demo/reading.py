@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import DecodeError
 
 from pipestream.demo.summary import DeadLetter
-from pipestream.drain.broker import Broker
 from pipestream.drain.dead_letters import CONNECT
-from pipestream.drain.reader import RangeReader
-from pipestream.drain.records import InputRecord, header
-from pipestream.offsets.ranges import OffsetRange
+from pipestream.kafka.broker import Broker
+from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.reader import RangeReader
+from pipestream.kafka.records import InputRecord, header
 from pipestream.topics.required import Purpose, required_topics
 from pipestream.wire import PipeStream
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipestream.drain.broker import Broker
 from pipestream.graph.flow import drained_topics
 from pipestream.graph.model import Graph
+from pipestream.kafka.broker import Broker
+from pipestream.kafka.ranges import Watermarks
 from pipestream.ledger import Entry, Ledger
 from pipestream.ledger.check import Fault, find_faults
-from pipestream.offsets.ranges import Watermarks
 from pipestream.settings import Settings
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipestream.drain.broker import Broker
 from pipestream.errors import OffsetsExpired, TerminalError
 from pipestream.ids import check_graph_id
+from pipestream.kafka.broker import Broker
+from pipestream.kafka.ranges import OffsetRange, Watermarks
 from pipestream.ledger import EntryKind, Ledger, Plan
-from pipestream.offsets.ranges import OffsetRange, Watermarks
 from pipestream.settings import Settings
 
 

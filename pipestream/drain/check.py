@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pipestream.drain.broker import Broker
 from pipestream.errors import TopicReplaced
 from pipestream.graph.model import Graph
+from pipestream.kafka.broker import Broker
 from pipestream.ledger import Ledger
 from pipestream.offsets.plan import find_waiting
 from pipestream.settings import Settings

@@ -14,7 +14,6 @@ from pipestream.documents.references import key_of, stream_key
 from pipestream.documents.store import ObjectStore
 from pipestream.drain.dead_letters import FOR_GRAPH, dead_letter
 from pipestream.drain.model import DeadLettersOff, RangeTask
-from pipestream.drain.records import InputRecord, OutputRecord, header
 from pipestream.drain.result import ChunkResult, RecordResult
 from pipestream.engine.emission import Emission, Outcome
 from pipestream.engine.follow import follow
@@ -22,6 +21,7 @@ from pipestream.engine.process import Services, fail
 from pipestream.errors import DocumentMissing, IdInvalid, PipestreamError, RecordInvalid
 from pipestream.graph.model import Graph
 from pipestream.ids import check_key_part, derive_child_id, derive_stream_id
+from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.settings import Settings
 from pipestream.topics.names import dead_letter_topic, edge_topic, intake_dead_letter_topic, node_topic
 from pipestream.wire import DocumentReference, PipeDoc, PipeStream

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from pipestream.drain.records import Headers, InputRecord, OutputRecord, header
 from pipestream.errors import PipestreamError, printable
+from pipestream.kafka.records import Headers, InputRecord, OutputRecord, header
 
 CONNECT = "__connect.errors."
 OWN = "pipestream.dead."

@@ -22,9 +22,9 @@ from typing import Any, Self
 
 from pipestream.documents.store import ObjectStore
 from pipestream.drain.model import RangeTask
-from pipestream.drain.records import InputRecord
 from pipestream.errors import DocumentMissing, LeaseLost, StoreUnavailable
 from pipestream.ids import check_key_part
+from pipestream.kafka.records import InputRecord
 
 log = logging.getLogger(__name__)
 

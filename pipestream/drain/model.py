@@ -10,8 +10,8 @@ from typing import Any
 from pipestream.drain.backfill import Backfill
 from pipestream.errors import PipestreamError, printable
 from pipestream.graph.model import Graph
+from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger.model import Tally
-from pipestream.offsets.ranges import OffsetRange
 from pipestream.topics.names import backfill_lease
 
 

@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 
-from pipestream.drain.broker import Broker, TopicIdentity
 from pipestream.drain.model import consumer_group, ordered_transactional_id, transactional_id
 from pipestream.errors import LeaseUnavailable, TerminalError
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.model import Graph
+from pipestream.kafka.broker import Broker, TopicIdentity
+from pipestream.kafka.ranges import HeadMove, Watermarks
 from pipestream.leases.keeper import LeaseKeeper
 from pipestream.leases.store import Lease, LeaseStore
 from pipestream.ledger import Entry, EntryKind, Ledger
-from pipestream.offsets.ranges import HeadMove, Watermarks
 from pipestream.offsets.start import start_offsets
 from pipestream.settings import Settings
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from pipestream.drain.records import InputRecord, OutputRecord
 from pipestream.errors import PipestreamError
+from pipestream.kafka.records import InputRecord, OutputRecord
 from pipestream.ledger.model import Tally
 
 

@@ -14,12 +14,12 @@ from dataclasses import replace
 from zlib import crc32
 
 from pipestream import faults
-from pipestream.drain.broker import Broker
 from pipestream.drain.model import DrainReport, DrainRequest, Spread
 from pipestream.drain.slot_run import SlotRun
 from pipestream.errors import LeaseLost, LeaseUnavailable, PipestreamError
 from pipestream.graph.flow import topic_targets
 from pipestream.graph.model import Graph
+from pipestream.kafka.broker import Broker
 from pipestream.leases.keeper import LeaseKeeper
 from pipestream.leases.store import DesiredState, Lease, LeaseStore
 from pipestream.ledger import Tally

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from pipestream import faults
-from pipestream.drain.broker import Broker, TopicIdentity
 from pipestream.drain.model import (
     DrainReport,
     DrainRequest,
@@ -31,11 +30,12 @@ from pipestream.graph.hashing import graph_hash
 from pipestream.graph.model import Graph
 from pipestream.graph.proto import to_binary
 from pipestream.graph.start import StartKind
+from pipestream.kafka.broker import Broker, TopicIdentity
+from pipestream.kafka.ranges import OffsetRange
 from pipestream.leases.slots import slot_partitions
 from pipestream.leases.store import Lease
 from pipestream.ledger import Entry, EntryKind, Ledger, Plan, Tally
 from pipestream.offsets.plan import cut_ranges, plan_ranges
-from pipestream.offsets.ranges import OffsetRange
 from pipestream.offsets.reconcile import reconcile
 from pipestream.offsets.start import start_offsets
 from pipestream.settings import Settings

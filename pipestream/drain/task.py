@@ -23,14 +23,11 @@ from typing import TypeVar
 
 from pipestream import faults
 from pipestream.documents.store import open_store
-from pipestream.drain.broker import Committed
 from pipestream.drain.chunk import ChunkProcessor
 from pipestream.drain.marks import Marks
 from pipestream.drain.model import RangeOutcome, RangeTask
 from pipestream.drain.note import read_note, write_note
-from pipestream.drain.records import InputRecord
 from pipestream.drain.result import ChunkResult, RecordResult
-from pipestream.drain.writer import Progress, TransactionalWriter
 from pipestream.engine.follow import retry_policy
 from pipestream.engine.services import open_services
 from pipestream.errors import (
@@ -44,6 +41,9 @@ from pipestream.errors import (
 from pipestream.graph.flow import fused_with
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.proto import from_kept
+from pipestream.kafka.broker import Committed
+from pipestream.kafka.records import InputRecord
+from pipestream.kafka.writer import Progress, TransactionalWriter
 from pipestream.ledger.model import Tally
 from pipestream.offsets.ordered_ranges import OrderedRangeReader
 from pipestream.settings import Settings

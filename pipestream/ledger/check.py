@@ -11,7 +11,7 @@ from pipestream.ledger.model import Entry, EntryKind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pipestream.offsets.ranges import Watermarks
+    from pipestream.kafka.ranges import Watermarks
 
 
 class FaultKind(Enum):

@@ -19,10 +19,10 @@ from deltalake.exceptions import CommitFailedError
 
 from pipestream.documents.store import ObjectStore, open_store
 from pipestream.errors import DocumentMissing, LedgerBusy, LedgerConflict
+from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import tables
 from pipestream.ledger.delta import TRIES, Place, all_hold, append, rows
 from pipestream.ledger.model import Plan
-from pipestream.offsets.ranges import OffsetRange
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)

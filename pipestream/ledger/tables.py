@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from pipestream.kafka.ranges import HeadMove, OffsetRange
 from pipestream.ledger.model import Entry, EntryKind, Plan, Tally
-from pipestream.offsets.ranges import HeadMove, OffsetRange
 
 _TIME = pa.timestamp("us", "UTC")
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from pipestream.drain.broker import explain_errors
-from pipestream.drain.messages import fetch, is_end_of_partition, is_gone, is_passing, to_record
-from pipestream.drain.records import InputRecord
 from pipestream.errors import BrokerUnavailable, OffsetsExpired
-from pipestream.offsets.ranges import OffsetRange
+from pipestream.kafka.broker import explain_errors
+from pipestream.kafka.messages import fetch, is_end_of_partition, is_gone, is_passing, to_record
+from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import InputRecord
 from pipestream.offsets.release import Partition, ReleaseBuffer
 from pipestream.settings import Settings
 

@@ -19,12 +19,12 @@ from typing import Self
 
 import pyarrow as pa
 
-from pipestream.drain.broker import Broker, range_consumer
-from pipestream.drain.messages import fetch, to_record
-from pipestream.drain.records import InputRecord
 from pipestream.graph.start import StartAt, StartKind
+from pipestream.kafka.broker import Broker, range_consumer
+from pipestream.kafka.messages import fetch, to_record
+from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import InputRecord
 from pipestream.offsets.merge import RangeMerge, assign, place_of
-from pipestream.offsets.ranges import OffsetRange
 from pipestream.offsets.release import Partition, sort_arrivals
 from pipestream.offsets.start import EPOCH, start_offsets, utc_now
 from pipestream.settings import Settings

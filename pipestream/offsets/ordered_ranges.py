@@ -8,11 +8,11 @@ from typing import Any, Self
 
 from confluent_kafka import TopicPartition
 
-from pipestream.drain.broker import Committed, ask_committed, explain_errors, range_consumer
-from pipestream.drain.records import InputRecord
 from pipestream.errors import BrokerUnavailable
+from pipestream.kafka.broker import Committed, ask_committed, explain_errors, range_consumer
+from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import InputRecord
 from pipestream.offsets.merge import RangeMerge
-from pipestream.offsets.ranges import OffsetRange
 from pipestream.offsets.release import Partition
 from pipestream.settings import Settings
 

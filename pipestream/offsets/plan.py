@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pipestream.errors import OffsetsExpired, TopicRewound
-from pipestream.offsets.ranges import OffsetRange, Watermarks
+from pipestream.kafka.ranges import OffsetRange, Watermarks
 
 
 def plan_ranges(

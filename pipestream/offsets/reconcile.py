@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pipestream.offsets.ranges import OffsetRange, Watermarks
+from pipestream.kafka.ranges import OffsetRange, Watermarks
 
 
 @dataclass(frozen=True, slots=True)

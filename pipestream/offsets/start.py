@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from pipestream.errors import OffsetsExpired, SettingsInvalid, TerminalError
 from pipestream.graph.start import StartAt, StartKind, parse_start
-from pipestream.offsets.ranges import Watermarks
+from pipestream.kafka.ranges import Watermarks
 
 if TYPE_CHECKING:
-    from pipestream.drain.broker import Broker
+    from pipestream.kafka.broker import Broker
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)

@@ -14,11 +14,11 @@ from enum import Enum
 from zlib import crc32
 
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC
-from pipestream.drain.broker import Committed, TopicIdentity
-from pipestream.drain.records import InputRecord, OutputRecord
-from pipestream.drain.writer import Progress
 from pipestream.errors import TopicMissing
-from pipestream.offsets.ranges import OffsetRange, Watermarks
+from pipestream.kafka.broker import Committed, TopicIdentity
+from pipestream.kafka.ranges import OffsetRange, Watermarks
+from pipestream.kafka.records import InputRecord, OutputRecord
+from pipestream.kafka.writer import Progress
 from pipestream.testing.broker_clients import ModelLog, ModelReader, ModelWriter
 
 
@@ -57,7 +57,7 @@ class Written:
 
 @dataclass(slots=True)
 class ModelBroker:
-    """Answers like ``pipestream.drain.broker.Broker``, and like ``LetterBroker`` to actions on dead letters."""
+    """Answers like ``pipestream.kafka.broker.Broker``, and like ``LetterBroker`` to actions on dead letters."""
 
     step: Callable[[], None] = lambda: None
     """Called before everything that a process does to the broker. It may raise, or let other processes go first."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from pipestream.dead_letters.decisions import ActionPlan, Decisions, add_up
-from pipestream.drain.records import InputRecord, OutputRecord
-from pipestream.drain.writer import Progress
 from pipestream.errors import LeaseLost
-from pipestream.offsets.ranges import OffsetRange
+from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import InputRecord, OutputRecord
+from pipestream.kafka.writer import Progress
 
 if TYPE_CHECKING:
     from pipestream.testing.broker import ModelBroker

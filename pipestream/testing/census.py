@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC
 from pipestream.dead_letters.model import DeadLetter, State, read_letter
 from pipestream.drain.dead_letters import CONNECT
-from pipestream.drain.records import InputRecord, header
+from pipestream.kafka.records import InputRecord, header
 from pipestream.testing.broker import ModelBroker
 from pipestream.testing.model_drain import ORIGIN, RUN
 

@@ -17,7 +17,7 @@ from pipestream.dead_letters import (
     list_dead_letters,
     run_action,
 )
-from pipestream.drain.records import header
+from pipestream.kafka.records import header
 from pipestream.settings import Settings
 from pipestream.testing.pipeline import Pipeline
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pipestream.drain.dead_letters import REPLAYS, dead_letter
 from pipestream.drain.model import RangeOutcome, RangeTask, Spread
 from pipestream.drain.note import read_note, write_note
-from pipestream.drain.records import InputRecord, OutputRecord, header
-from pipestream.drain.writer import Progress
 from pipestream.errors import LeaseLost, ModuleFailed
+from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import InputRecord, OutputRecord, header
+from pipestream.kafka.writer import Progress
 from pipestream.ledger import Tally
-from pipestream.offsets.ranges import OffsetRange
 from pipestream.testing.broker import ModelBroker
 from pipestream.topics.names import intake_dead_letter_topic
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from google.protobuf.message import DecodeError
 
-from pipestream.drain.broker import Broker, client_config
 from pipestream.drain.local import LocalSpread
-from pipestream.drain.messages import to_record
 from pipestream.drain.model import DrainReport, DrainRequest, Spread
-from pipestream.drain.records import InputRecord
 from pipestream.drain.run import run_drain
 from pipestream.graph.load import load_graph
+from pipestream.kafka.broker import Broker, client_config
+from pipestream.kafka.messages import to_record
+from pipestream.kafka.records import InputRecord
 from pipestream.leases import open_lease_store
 from pipestream.ledger import Entry, Ledger
 from pipestream.settings import Settings

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from pipestream.drain.broker import Broker
 from pipestream.drain.check import pending
 from pipestream.errors import TopicReplaced
+from pipestream.kafka.broker import Broker
 from pipestream.leases import open_lease_store
 from pipestream.ledger import Ledger
 

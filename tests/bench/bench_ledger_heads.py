@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from pipestream.documents.store import open_store
+from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Entry, EntryKind, Ledger, Plan, Tally, plan_store, tables
 from pipestream.ledger.delta import append
 from pipestream.ledger.upkeep import tidy
-from pipestream.offsets.ranges import OffsetRange
 from pipestream.settings import Settings
 
 pytestmark = pytest.mark.slow

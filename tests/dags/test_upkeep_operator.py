@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Entry, EntryKind, Ledger
-from pipestream.offsets.ranges import OffsetRange
 from pipestream.settings import load_settings
 from pipestream_airflow.dag_factory import build_upkeep_dag
 

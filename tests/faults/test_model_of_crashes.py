@@ -28,10 +28,10 @@ from pipestream.dead_letters import Act, ActionRequest, State, resume_action, ru
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC, PlannedTwice
 from pipestream.drain.backfill import Backfill
 from pipestream.drain.model import DrainRequest, RangeFailed, consumer_group
-from pipestream.drain.records import OutputRecord, header
 from pipestream.drain.run import run_drain
 from pipestream.errors import LeaseLost, LedgerConflict
 from pipestream.graph.model import Datasource, Graph, Node, NodeType
+from pipestream.kafka.records import OutputRecord, header
 from pipestream.leases.none import NoLeaseStore
 from pipestream.ledger import Ledger, Tally
 from pipestream.settings import Settings

@@ -19,11 +19,11 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from pipestream import faults
 from pipestream.documents.references import key_of
 from pipestream.documents.store import open_store
-from pipestream.drain.broker import client_config
 from pipestream.drain.dead_letters import CONNECT, OWN
 from pipestream.drain.marks import ROOT
 from pipestream.drain.model import RangeFailed
-from pipestream.drain.records import header
+from pipestream.kafka.broker import client_config
+from pipestream.kafka.records import header
 from pipestream.local.state import write_settings
 from pipestream.testing.submit import submit_drain
 from pipestream.wire import PipeDoc, PipeStream

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from pipestream import faults
-from pipestream.drain.broker import Broker
 from pipestream.drain.model import consumer_group
+from pipestream.kafka.broker import Broker
 from pipestream.testing.length import by_length
 
 pytestmark = pytest.mark.stack

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from pipestream.errors import LedgerConflict
+from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Entry, EntryKind, Ledger, ledger
-from pipestream.offsets.ranges import OffsetRange
 from pipestream.testing.oracle import Verdict
 
 pytestmark = pytest.mark.stack

@@ -22,14 +22,14 @@ from pipestream.dead_letters import (
     list_dead_letters,
 )
 from pipestream.documents.store import open_store
-from pipestream.drain.broker import client_config
 from pipestream.drain.dead_letters import CONNECT, OWN
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.model import DrainRequest, RangeFailed
-from pipestream.drain.records import header
 from pipestream.drain.run import run_drain
 from pipestream.errors import ModuleUnavailable
 from pipestream.graph.hashing import graph_hash
+from pipestream.kafka.broker import client_config
+from pipestream.kafka.records import header
 from pipestream.leases.none import NoLeaseStore
 from pipestream.testing.letters import FAILING, PASSING, Letters
 from pipestream.wire import PipeStream

@@ -9,11 +9,11 @@ from pipestream.documents.store import open_store
 from pipestream.drain.dead_letters import CONNECT, OWN
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.model import DrainRequest, RangeFailed
-from pipestream.drain.records import header
 from pipestream.drain.run import run_drain
 from pipestream.errors import TopicMissing
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.versions import GraphVersions, find_version
+from pipestream.kafka.records import header
 from pipestream.leases import open_lease_store
 from pipestream.leases.none import NoLeaseStore
 from pipestream.ledger import EntryKind

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.stack
 
 # In a process of its own: what went wrong here once was a crash of the client's C library.
 ASK = """
-from pipestream.drain.broker import Broker
+from pipestream.kafka.broker import Broker
 from pipestream.settings import load_settings
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec

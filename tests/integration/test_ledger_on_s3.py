@@ -11,9 +11,9 @@ import pytest
 
 from pipestream.documents.store import open_store
 from pipestream.errors import LedgerConflict
+from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Entry, EntryKind, Ledger, Plan
 from pipestream.ledger.upkeep import tidy
-from pipestream.offsets.ranges import OffsetRange
 
 pytestmark = pytest.mark.stack
 

@@ -8,10 +8,10 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from pipestream.drain.audit import audit_topic
-from pipestream.drain.broker import Broker, range_consumer, transactional_producer
 from pipestream.drain.model import consumer_group, ordered_transactional_id, transactional_id
 from pipestream.drain.rebaseline import rebaseline
 from pipestream.errors import LeaseUnavailable, OffsetsExpired, TerminalError, TopicReplaced
+from pipestream.kafka.broker import Broker, range_consumer, transactional_producer
 from pipestream.leases import DesiredState, open_lease_store
 
 pytestmark = pytest.mark.stack

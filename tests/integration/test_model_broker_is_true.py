@@ -8,10 +8,10 @@ import pytest
 
 from pipestream import faults
 from pipestream.dead_letters.kafka import KafkaLetterBroker
-from pipestream.drain.records import OutputRecord
-from pipestream.drain.writer import Progress
 from pipestream.errors import LeaseLost
-from pipestream.offsets.ranges import OffsetRange, Watermarks
+from pipestream.kafka.ranges import OffsetRange, Watermarks
+from pipestream.kafka.records import OutputRecord
+from pipestream.kafka.writer import Progress
 from pipestream.testing.broker import ModelBroker
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import KEEP_FOREVER_MS, Purpose, TopicSpec

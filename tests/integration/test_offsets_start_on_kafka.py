@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from pipestream.drain.broker import Broker
 from pipestream.errors import OffsetsExpired, SettingsInvalid
+from pipestream.kafka.broker import Broker
 from pipestream.offsets.start import StartUnknown, start_offsets
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec

@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from pipestream.drain.broker import Broker
-from pipestream.drain.records import InputRecord
 from pipestream.errors import BrokerUnavailable, OffsetsExpired, TopicMissing
+from pipestream.kafka.broker import Broker
+from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import InputRecord
 from pipestream.offsets.ordered import OrderedReader, SourceTopic
 from pipestream.offsets.ordered_ranges import OrderedRangeReader, ordered_records
-from pipestream.offsets.ranges import OffsetRange
 from pipestream.offsets.release import ReleaseBuffer
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec

@@ -8,7 +8,7 @@ import pytest
 
 from pipestream.dead_letters import Act, ActionRequest, run_action
 from pipestream.drain.dead_letters import CONNECT
-from pipestream.drain.records import header
+from pipestream.kafka.records import header
 from pipestream.testing.pipeline import Pipeline
 
 pytestmark = pytest.mark.stack

@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from pipestream.drain.broker import client_config
 from pipestream.drain.check import pending
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.model import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.errors import OffsetsExpired, TopicReplaced
+from pipestream.kafka.broker import client_config
 from pipestream.leases import DesiredState, open_lease_store
 from pipestream.ledger import EntryKind
 from pipestream.topics.admin import TopicAdmin

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from pipestream.drain.broker import Broker
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.model import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.graph.load import load_graph
+from pipestream.kafka.broker import Broker
 from pipestream.leases.none import NoLeaseStore
 from pipestream.leases.sql import SqlLeaseStore
 from pipestream.leases.store import DesiredState

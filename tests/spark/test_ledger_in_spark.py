@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Entry, EntryKind, Ledger, Plan, Tally
 from pipestream.local.jars import delta_jars
 from pipestream.local.state import write_settings
-from pipestream.offsets.ranges import OffsetRange
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 

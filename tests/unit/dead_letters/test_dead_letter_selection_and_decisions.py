@@ -16,8 +16,8 @@ from pipestream.dead_letters.decisions import (
 )
 from pipestream.dead_letters.model import Decision, LetterId, State, read_letter
 from pipestream.dead_letters.selection import Selection
-from pipestream.drain.records import InputRecord
 from pipestream.errors import IdInvalid, RecordInvalid
+from pipestream.kafka.records import InputRecord
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 TOPIC = "dlq.main.parse"

@@ -7,8 +7,8 @@ import pytest
 from pipestream.dead_letters.message import describe, to_dlq_message
 from pipestream.dead_letters.model import Decision, LetterId, Origin, State, read_letter
 from pipestream.drain.dead_letters import dead_letter
-from pipestream.drain.records import InputRecord
 from pipestream.errors import IdInvalid, ModuleFailed
+from pipestream.kafka.records import InputRecord
 from pipestream.wire import PipeStream
 
 TIME = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

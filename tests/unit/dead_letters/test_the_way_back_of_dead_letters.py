@@ -4,8 +4,8 @@ import pytest
 
 from pipestream.dead_letters.destinations import Destinations, NoWayBack
 from pipestream.dead_letters.model import read_letter
-from pipestream.drain.records import InputRecord
 from pipestream.graph.load import load_graph
+from pipestream.kafka.records import InputRecord
 
 GRAPH = """
 graph: g

@@ -7,9 +7,9 @@ import pytest
 
 from pipestream.demo.summary import Summary, summarise, topic_rows
 from pipestream.drain.audit import TopicAudit
+from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Entry, EntryKind, Tally
 from pipestream.ledger.check import Fault, FaultKind
-from pipestream.offsets.ranges import OffsetRange
 
 RIGHT = Summary(
     documents_in=240,

@@ -7,8 +7,8 @@ import pytest
 from pipestream.documents.store import open_store
 from pipestream.drain.marks import ROOT, Mark, Marks, mark_key
 from pipestream.drain.model import RangeTask
-from pipestream.drain.records import InputRecord
 from pipestream.errors import IdInvalid, LeaseLost, StoreUnavailable
+from pipestream.kafka.records import InputRecord
 from pipestream.settings import Settings
 
 HASH = "abc"

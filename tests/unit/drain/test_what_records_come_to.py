@@ -9,12 +9,12 @@ from pipestream.documents.store import open_store
 from pipestream.drain.chunk import ChunkProcessor
 from pipestream.drain.dead_letters import CONNECT, OWN
 from pipestream.drain.model import RangeTask
-from pipestream.drain.records import InputRecord, OutputRecord, header
 from pipestream.drain.result import ChunkResult, RecordResult
 from pipestream.engine.services import open_services
 from pipestream.errors import ModuleFailed, ProcessDied
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import check_graph_text
+from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.ledger import Tally
 from pipestream.settings import Settings
 from pipestream.wire import PipeDoc, PipeStream

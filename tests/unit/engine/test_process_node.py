@@ -9,7 +9,6 @@ import grpc
 import pytest
 
 from pipestream.drain.dead_letters import dead_letter
-from pipestream.drain.records import InputRecord, header
 from pipestream.engine.emission import Outcome
 from pipestream.engine.follow import follow, retry_policy
 from pipestream.engine.process import Services, process_node
@@ -21,6 +20,7 @@ from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import (
     add_EngineV1ServiceServicer_to_server,
 )
 from pipestream.graph.model import DeadLetterPolicy, Edge, Graph, Node, NodeType, Transport
+from pipestream.kafka.records import InputRecord, header
 from pipestream.routing.conditions import compile_conditions
 from pipestream.settings import Settings
 from pipestream.wire import PipeDoc, PipeStream

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pipestream.kafka.ranges import OffsetRange, Watermarks
 from pipestream.ledger import Entry, EntryKind
 from pipestream.ledger.check import FaultKind, find_faults
-from pipestream.offsets.ranges import OffsetRange, Watermarks
 
 TOPIC = "intake.a"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

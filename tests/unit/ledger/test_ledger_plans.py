@@ -10,9 +10,9 @@ from deltalake.exceptions import CommitFailedError
 
 from pipestream.documents.store import ObjectStore
 from pipestream.errors import LedgerConflict, StoreUnavailable
+from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Ledger, Plan, plan_store
 from pipestream.ledger.delta import append
-from pipestream.offsets.ranges import OffsetRange
 from pipestream.settings import Settings
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pipestream.errors import SettingsInvalid
+from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Entry, EntryKind, Ledger, Plan
 from pipestream.ledger.upkeep import retention_hours, tidy
-from pipestream.offsets.ranges import OffsetRange
 from pipestream.settings import Settings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

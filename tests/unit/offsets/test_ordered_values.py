@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipestream.drain.records import InputRecord
 from pipestream.graph.start import parse_start
+from pipestream.kafka.records import InputRecord
 from pipestream.offsets.ordered import SCHEMA, OrderedReader, SourceTopic, to_batch
 from pipestream.settings import Settings
 

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from pipestream.errors import OffsetsExpired, TerminalError, TopicRewound
+from pipestream.kafka.ranges import OffsetRange, Watermarks
 from pipestream.offsets.plan import plan_ranges
-from pipestream.offsets.ranges import OffsetRange, Watermarks
 
 
 def test_drains_from_the_next_offset_to_the_high_watermark():

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pipestream.offsets.ranges import OffsetRange, Watermarks
+from pipestream.kafka.ranges import OffsetRange, Watermarks
 from pipestream.offsets.reconcile import reconcile
 
 MARKS = {0: Watermarks(3, 100)}

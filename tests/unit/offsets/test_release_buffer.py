@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipestream.drain.records import InputRecord
+from pipestream.kafka.records import InputRecord
 from pipestream.offsets.release import HELD_BATCHES, Flow, ReleaseBuffer, sort_arrivals
 
 A, B, C = ("t", 0), ("t", 1), ("u", 0)

@@ -14,9 +14,9 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from pipestream import faults
-from pipestream.drain.broker import start_producer
-from pipestream.drain.records import OutputRecord
 from pipestream.errors import BrokerUnavailable, LeaseLost, PipestreamError, RecordTooLarge
+from pipestream.kafka.broker import start_producer
+from pipestream.kafka.records import OutputRecord
 from pipestream.settings import Settings
 from pipestream.topics.admin import TopicAdmin
 

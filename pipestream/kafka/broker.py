@@ -21,7 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from pipestream.errors import BrokerUnavailable, TopicMissing
-from pipestream.offsets.ranges import Watermarks
+from pipestream.kafka.ranges import Watermarks
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -10,11 +10,11 @@ from typing import Any, Self
 
 from confluent_kafka import Message, TopicPartition
 
-from pipestream.drain.broker import range_consumer
-from pipestream.drain.messages import fetch, is_end_of_partition, is_gone, is_passing, to_record
-from pipestream.drain.records import InputRecord
 from pipestream.errors import BrokerUnavailable, OffsetsExpired
-from pipestream.offsets.ranges import OffsetRange
+from pipestream.kafka.broker import range_consumer
+from pipestream.kafka.messages import fetch, is_end_of_partition, is_gone, is_passing, to_record
+from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import InputRecord
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
