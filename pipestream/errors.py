@@ -20,6 +20,7 @@
     - TopicRewound
       - TopicReplaced       the topic was deleted and made again
     - TopicMissing
+    - BrokerRefused           Kafka answers, and will not do what is asked
     - RangeMostlyFailing      most of a range fails, so the run stops before it fills the dead letters
     - StackError              a local server could not be found, started or stopped
     - RecordTooLarge          Kafka refuses an output for its size
@@ -225,6 +226,10 @@ class TopicMissing(TerminalError):
     def __init__(self, topic: str) -> None:
         self.topic = topic
         super().__init__(f"topic {topic} does not exist; apply the graph that needs it: pipestream graph apply FILE")
+
+
+class BrokerRefused(TerminalError):
+    """Kafka answers, and will not do what is asked: it is not allowed, or not possible as it is asked."""
 
 
 class RangeMostlyFailing(TerminalError):

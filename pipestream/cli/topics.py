@@ -46,10 +46,10 @@ def topics(graph: GraphsOption = None, json: JsonOption = False) -> None:
 def topic_rows(settings: Settings, graph: Graph) -> list[dict[str, Any]]:
     """Return a graph's topics with the keys of ``--json``; ``partitions`` is None for one that is not there."""
     from pipestream.drain.audit import audit_topic
-    from pipestream.topics.admin import TopicAdmin
+    from pipestream.kafka.broker import Broker
     from pipestream.topics.required import leased_topics, required_topics
 
-    existing = TopicAdmin(settings).existing()
+    existing = Broker(settings).existing()
     drained = set(leased_topics(graph))
     rows = []
     for spec in required_topics(graph, settings):

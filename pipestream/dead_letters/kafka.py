@@ -17,7 +17,6 @@ from pipestream.kafka.reader import RangeReader
 from pipestream.kafka.records import InputRecord, OutputRecord
 from pipestream.kafka.writer import Progress, TransactionalWriter
 from pipestream.settings import Settings
-from pipestream.topics.admin import TopicAdmin
 
 
 class Log(Protocol):
@@ -73,7 +72,7 @@ class KafkaLetterBroker(Broker):
         self.log = DecisionLog(settings)
 
     def topics(self) -> Collection[str]:
-        return TopicAdmin(self._settings).existing()
+        return self.existing()
 
     def start_writer(self, transactional_id: str, topic: str) -> TransactionalWriter:
         return TransactionalWriter(self._settings, [transactional_id], topic)

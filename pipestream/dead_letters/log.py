@@ -5,11 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from confluent_kafka import KafkaException, Producer
-
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC, ActionPlan, Decisions, add_up
 from pipestream.errors import BrokerUnavailable, TopicMissing
-from pipestream.kafka.broker import Broker, client_config, client_log, explain_errors
 from pipestream.kafka.ranges import OffsetRange, Watermarks
 from pipestream.kafka.reader import RangeReader
 from pipestream.kafka.records import InputRecord
@@ -31,12 +28,11 @@ class DecisionLog:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._broker = Broker(settings)
-        self._admin = TopicAdmin(settings)
+        self._broker = TopicAdmin(settings)
 
     def ensure(self) -> None:
         """Create the topic if it is not there."""
-        self._admin.create([TopicSpec(DECISIONS_TOPIC, 1, KEEP_FOREVER_MS, Purpose.DEAD_LETTERS)])
+        self._broker.create([TopicSpec(DECISIONS_TOPIC, 1, KEEP_FOREVER_MS, Purpose.DEAD_LETTERS)])
 
     def read(self) -> Decisions:
         """Return what is decided. A transaction that is open somewhere may hold back the newest decisions."""
@@ -55,7 +51,7 @@ class DecisionLog:
 
         :raises BrokerUnavailable: a transaction stayed open for longer than the broker allows.
         """
-        end = self._admin.watermarks(DECISIONS_TOPIC)[0].high
+        end = self._broker.written_ends(DECISIONS_TOPIC, [0])[0]
         deadline = time.monotonic() + _OPEN_TRANSACTION_S
         while (marks := self._broker.watermarks(DECISIONS_TOPIC, [0])[0]).high < end:
             if time.monotonic() > deadline:
@@ -65,22 +61,7 @@ class DecisionLog:
 
     def write_plan(self, plan: ActionPlan) -> None:
         """Write a plan. Two that are written under one id at the same time do no harm: the first one counts."""
-        producer = Producer({**client_config(self._settings), "enable.idempotence": True}, logger=client_log)
-        failures: list[object] = []
-        with explain_errors(self._settings, DECISIONS_TOPIC):
-            producer.produce(
-                DECISIONS_TOPIC,
-                value=plan.encode(),
-                key=plan.action_id.encode(),
-                on_delivery=lambda error, _: failures.append(error) if error else None,
-            )
-            undelivered = producer.flush(self._settings.kafka_timeout_s)
-            if failures:
-                raise KafkaException(failures[0])
-        if undelivered:
-            raise BrokerUnavailable(
-                f"{DECISIONS_TOPIC}: the plan was not taken in {self._settings.kafka_timeout_s:g} s"
-            )
+        self._broker.write(DECISIONS_TOPIC, plan.action_id.encode(), plan.encode())
 
     def _records(self, marks: Watermarks) -> Iterator[InputRecord]:
         return read_records(self._settings, DECISIONS_TOPIC, 0, marks)

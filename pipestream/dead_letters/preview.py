@@ -11,8 +11,8 @@ from pipestream.dead_letters.browse import Histogram, list_dead_letters
 from pipestream.dead_letters.destinations import Destinations, NoWayBack
 from pipestream.dead_letters.model import State
 from pipestream.graph.model import Graph
+from pipestream.kafka.broker import Broker
 from pipestream.settings import Settings
-from pipestream.topics.admin import TopicAdmin
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Preview:
 
 def preview_action(request: ActionRequest, settings: Settings, graphs: Sequence[Graph] = ()) -> Preview:
     """Return what ``run_action`` would do now. Nothing is written, not even a plan."""
-    destinations = Destinations(graphs, TopicAdmin(settings).existing())
+    destinations = Destinations(graphs, Broker(settings).existing())
     plan = request.plan(())
     preview = Preview()
     for letter in list_dead_letters(settings, request.topics, request.selection, states=request.act.applies_to):

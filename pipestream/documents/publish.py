@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException
 
-from pipestream.errors import BrokerUnavailable, TopicMissing
+from pipestream.errors import BrokerRefused, BrokerUnavailable, TopicMissing
+from pipestream.kafka.broker import Broker
+from pipestream.kafka.clients import idempotent_producer
+from pipestream.kafka.errors import explain
 from pipestream.topics.names import intake_topic
 from pipestream.wire import DocumentReference, PipeStream, StreamMetadata
 
@@ -26,30 +28,16 @@ API_SOURCE = "api"
 
 # A topic just made is confirmed by the controller before every broker knows it.
 _PROPAGATION_S = 2.0
-_TOPIC_GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 
 
 class IntakePublisher:
     """An idempotent producer of intake records. One per process."""
 
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._timeout_s = settings.kafka_timeout_s
-        self._address = settings.kafka_bootstrap
-        common: dict[str, str | int | float | bool] = {
-            "bootstrap.servers": settings.kafka_bootstrap,
-            "log_level": 2,
-        }
-        self._admin = AdminClient(common)
-        self._producer = Producer(
-            common
-            | {
-                "enable.idempotence": True,
-                "acks": "all",
-                "linger.ms": 5,
-                "compression.type": "zstd",
-                "message.timeout.ms": int(self._timeout_s * 1_000),
-            }
-        )
+        self._broker = Broker(settings)
+        self._producer = idempotent_producer(settings)
 
     def check_topic(self, datasource: Datasource) -> str:
         """Return the datasource's intake topic.
@@ -62,7 +50,7 @@ class IntakePublisher:
         deadline = time.monotonic() + _PROPAGATION_S
         while True:
             try:
-                self._describe(topic)
+                self._broker.identify(topic)
             except TopicMissing:
                 if time.monotonic() > deadline:
                     raise
@@ -70,16 +58,9 @@ class IntakePublisher:
             else:
                 return topic
 
-    def _describe(self, topic: str) -> None:
-        try:
-            described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout_s)
-            described[topic].result()
-        except KafkaException as error:
-            raise self._translate(error.args[0], topic) from error
-
     def publish(
         self, rows: Sequence[Catalogued], datasource: Datasource
-    ) -> tuple[list[Catalogued], TopicMissing | BrokerUnavailable | None]:
+    ) -> tuple[list[Catalogued], TopicMissing | BrokerRefused | BrokerUnavailable | None]:
         """Publish references to ``rows``; return those that Kafka confirmed, and what kept back the others.
 
         What is not confirmed may still have been written: publishing it again can repeat it.
@@ -94,11 +75,12 @@ class IntakePublisher:
         except KafkaException as error:
             errors.append(error.args[0])
         if errors:
-            return confirmed, self._translate(errors[0], topic)
+            return confirmed, explain(errors[0], self._settings, topic)
         if len(confirmed) < len(rows):
             missing = len(rows) - len(confirmed)
             return confirmed, BrokerUnavailable(
-                f"Kafka at {self._address} did not confirm {missing} references to {topic} in {self._timeout_s + 5:g} s"
+                f"Kafka at {self._settings.kafka_bootstrap} did not confirm {missing} references to {topic} "
+                f"in {self._timeout_s + 5:g} s"
             )
         return confirmed, None
 
@@ -129,11 +111,6 @@ class IntakePublisher:
             else:
                 self._producer.poll(0)
                 return
-
-    def _translate(self, error: KafkaError, topic: str) -> TopicMissing | BrokerUnavailable:
-        if error.code() in _TOPIC_GONE:
-            return TopicMissing(topic)
-        return BrokerUnavailable(f"Kafka at {self._address} does not answer for {topic}: {error.str()}")
 
     def close(self) -> None:
         """Drop what is not sent: the catalogue knows it as pending."""

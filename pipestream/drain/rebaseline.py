@@ -20,10 +20,11 @@ from pipestream.errors import LeaseUnavailable, TerminalError
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker, TopicIdentity
-from pipestream.kafka.ranges import HeadMove, Watermarks
+from pipestream.kafka.ranges import Watermarks
 from pipestream.leases.keeper import LeaseKeeper
 from pipestream.leases.store import Lease, LeaseStore
 from pipestream.ledger import Entry, EntryKind, Ledger
+from pipestream.ledger.model import HeadMove
 from pipestream.offsets.start import start_offsets
 from pipestream.settings import Settings
 

@@ -25,18 +25,6 @@ class OffsetRange:
         return f"{self.topic}[{self.partition}] {self.start}..{self.end}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class HeadMove(OffsetRange):
-    """An operator moved the head from ``start`` to ``end``, which may lie before it. No record was drained."""
-
-    def __post_init__(self) -> None:
-        if self.start < 0 or self.end < 0:
-            raise ValueError(f"negative offset: {self.start}..{self.end}")
-
-    def __len__(self) -> int:
-        return 0
-
-
 @dataclass(frozen=True, slots=True)
 class Watermarks:
     """The offsets a partition holds: ``low`` is readable, ``high`` is where a committed reader ends.

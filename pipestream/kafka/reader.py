@@ -11,8 +11,9 @@ from typing import Any, Self
 from confluent_kafka import Message, TopicPartition
 
 from pipestream.errors import BrokerUnavailable, OffsetsExpired
-from pipestream.kafka.broker import range_consumer
-from pipestream.kafka.messages import fetch, is_end_of_partition, is_gone, is_passing, to_record
+from pipestream.kafka.clients import range_consumer
+from pipestream.kafka.errors import explain_while, is_end_of_partition, is_expired, is_passing
+from pipestream.kafka.messages import fetch, to_record
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.kafka.records import InputRecord
 from pipestream.settings import Settings
@@ -48,6 +49,7 @@ class RangeReader:
 
         :raises OffsetsExpired: retention deleted records of the range before they were read.
         :raises BrokerUnavailable: nothing was heard from the broker for too long.
+        :raises BrokerRefused: the broker refuses to be read.
         """
         self._consumer.assign([self._partition(start)])
         chunk: list[InputRecord] = []
@@ -78,12 +80,12 @@ class RangeReader:
         offset = message.offset()
         if error is None or is_end_of_partition(error):
             return offset is not None and offset >= self._range.end
-        if is_gone(error):
+        if is_expired(error):
             raise OffsetsExpired(self._range.topic, self._range.partition, self._range.start, self._range.end)
         if is_passing(error):
             log.warning("%s: %s; the client reconnects by itself", self._range, error)
             return False
-        raise BrokerUnavailable(f"reading {self._range}: {error}")
+        raise explain_while(f"reading {self._range}", error)
 
     def _position(self) -> int:
         return int(self._consumer.position([self._partition()])[0].offset)

@@ -1,4 +1,4 @@
-"""Kafka records in and out of a drain, as values."""
+"""Kafka records, read and to be sent, as values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class InputRecord:
 
 @dataclass(frozen=True, slots=True)
 class OutputRecord:
-    """One record to be sent in the chunk's transaction."""
+    """One record to be sent in a transaction."""
 
     topic: str
     key: bytes | None

@@ -1,4 +1,4 @@
-"""Send a chunk's outputs and its offsets in one Kafka transaction."""
+"""Send outputs, and how far their inputs are read, in one Kafka transaction."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from pipestream import faults
 from pipestream.errors import BrokerUnavailable, LeaseLost, PipestreamError, RecordTooLarge
-from pipestream.kafka.broker import start_producer
+from pipestream.kafka.broker import Broker
+from pipestream.kafka.clients import start_producer
+from pipestream.kafka.errors import explain_while, is_fenced
 from pipestream.kafka.records import OutputRecord
 from pipestream.settings import Settings
-from pipestream.topics.admin import TopicAdmin
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,6 @@ log = logging.getLogger(__name__)
 _GRACE_S = 5.0
 # Deliveries are waited for in such slices, to hear in between that one was refused.
 _DELIVERY_POLL_S = 0.1
-_FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class TransactionalWriter:
             index = self._find_refused(outputs)
             if index is not None:
                 output = outputs[index]
-                limit = TopicAdmin(self._settings).max_message_bytes([output.topic])[output.topic]
+                limit = Broker(self._settings).configs([output.topic])[output.topic].max_message_bytes
                 raise RecordTooLarge(self._topic, output.topic, output.size_bytes, limit, index) from None
             self._transact(partial(self._send, outputs, offsets, group_metadata, apart=True))
 
@@ -142,7 +142,7 @@ class TransactionalWriter:
             if is_too_large or self._is_refused:
                 self._lost_count = True
                 raise _Refused from error
-            if is_failed and self._lost_count and cause.code() not in _FENCED:
+            if is_failed and self._lost_count and not is_fenced(cause):
                 # After a refused batch the client may go on counting where the broker has not (seen with librdkafka
                 # 2.16). The abort has asked the broker for a new epoch, and with it both start anew.
                 self._lost_count = False
@@ -218,6 +218,6 @@ class TransactionalWriter:
             raise raised[0]
 
     def _explain(self, cause: KafkaError) -> PipestreamError:
-        if cause.code() in _FENCED:
+        if is_fenced(cause):
             return LeaseLost(self._topic, 0, "a newer run took over")
-        return BrokerUnavailable(f"writing the outputs of {self._topic}: {cause.str()}")
+        return explain_while(f"writing the outputs of {self._topic}", cause)

@@ -14,6 +14,18 @@ from enum import Enum
 from pipestream.kafka.ranges import OffsetRange
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class HeadMove(OffsetRange):
+    """An operator moved the head from ``start`` to ``end``, which may lie before it. No record was drained."""
+
+    def __post_init__(self) -> None:
+        if self.start < 0 or self.end < 0:
+            raise ValueError(f"negative offset: {self.start}..{self.end}")
+
+    def __len__(self) -> int:
+        return 0
+
+
 class EntryKind(Enum):
     """How a range came to be entered."""
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipestream.kafka.ranges import HeadMove, OffsetRange
-from pipestream.ledger.model import Entry, EntryKind, Plan, Tally
+from pipestream.kafka.ranges import OffsetRange
+from pipestream.ledger.model import Entry, EntryKind, HeadMove, Plan, Tally
 
 _TIME = pa.timestamp("us", "UTC")
 

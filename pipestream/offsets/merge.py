@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from pipestream.errors import BrokerUnavailable, OffsetsExpired
-from pipestream.kafka.broker import explain_errors
-from pipestream.kafka.messages import fetch, is_end_of_partition, is_gone, is_passing, to_record
+from pipestream.errors import OffsetsExpired
+from pipestream.kafka.errors import explain_errors, explain_while, is_end_of_partition, is_expired, is_passing
+from pipestream.kafka.messages import fetch, to_record
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.kafka.records import InputRecord
 from pipestream.offsets.release import Partition, ReleaseBuffer
@@ -65,7 +65,7 @@ class RangeMerge:
         """Return up to ``most`` records, waiting only while there is none.
 
         :raises OffsetsExpired: retention deleted records before they were read.
-        :raises BrokerUnavailable: the broker refuses to be read.
+        :raises BrokerUnavailable, BrokerRefused: the broker cannot be read, for now or at all.
         """
         deadline = time.monotonic() + timeout_s
         taken = self.buffer.release(most)
@@ -128,7 +128,7 @@ def place_of(
     """Return the partition of a record or of the event that a partition is read up; nothing for a passing error.
 
     :raises OffsetsExpired: retention deleted records before they were read.
-    :raises BrokerUnavailable: the broker refuses to be read.
+    :raises BrokerUnavailable, BrokerRefused: the broker cannot be read, for now or at all.
     """
     error = message.error()
     topic, number = message.topic(), message.partition()
@@ -136,14 +136,14 @@ def place_of(
         assert topic is not None
         assert number is not None
         return topic, number
-    if is_gone(error) and topic is not None and number is not None:
+    if is_expired(error) and topic is not None and number is not None:
         with explain_errors(settings, topic):
             low, _ = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=settings.kafka_timeout_s)
         raise OffsetsExpired(topic, number, positions[topic, number], low)
     if is_passing(error):
         log.warning("%s; the client reconnects by itself", error)
         return None
-    raise BrokerUnavailable(f"reading {_names(positions)}: {error}")
+    raise explain_while(f"reading {_names(positions)}", error)
 
 
 def _names(partitions: Iterable[Partition]) -> str:

@@ -20,7 +20,8 @@ from typing import Self
 import pyarrow as pa
 
 from pipestream.graph.start import StartAt, StartKind
-from pipestream.kafka.broker import Broker, range_consumer
+from pipestream.kafka.broker import Broker
+from pipestream.kafka.clients import range_consumer
 from pipestream.kafka.messages import fetch, to_record
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.kafka.records import InputRecord

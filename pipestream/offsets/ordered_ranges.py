@@ -9,7 +9,9 @@ from typing import Any, Self
 from confluent_kafka import TopicPartition
 
 from pipestream.errors import BrokerUnavailable
-from pipestream.kafka.broker import Committed, ask_committed, explain_errors, range_consumer
+from pipestream.kafka.broker import Committed, ask_committed
+from pipestream.kafka.clients import range_consumer
+from pipestream.kafka.errors import explain_errors
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.kafka.records import InputRecord
 from pipestream.offsets.merge import RangeMerge

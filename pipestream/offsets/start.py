@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from pipestream.errors import OffsetsExpired, SettingsInvalid, TerminalError
 from pipestream.graph.start import StartAt, StartKind, parse_start
+from pipestream.kafka.broker import Broker
 from pipestream.kafka.ranges import Watermarks
-
-if TYPE_CHECKING:
-    from pipestream.kafka.broker import Broker
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)

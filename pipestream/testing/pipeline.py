@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from google.protobuf.message import DecodeError
 
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.model import DrainReport, DrainRequest, Spread
 from pipestream.drain.run import run_drain
 from pipestream.graph.load import load_graph
-from pipestream.kafka.broker import Broker, client_config
+from pipestream.kafka.broker import Broker
+from pipestream.kafka.clients import idempotent_producer, range_consumer
+from pipestream.kafka.errors import is_end_of_partition
 from pipestream.kafka.messages import to_record
 from pipestream.kafka.records import InputRecord
 from pipestream.leases import open_lease_store
@@ -51,7 +53,7 @@ class Pipeline:
     def send(self, topic: str, doc_ids: Sequence[str], partition: int = 0, timestamp: datetime | None = None) -> None:
         """Publish small inline documents to one partition of an intake topic."""
         sent_at = int(timestamp.timestamp() * 1000) if timestamp else 0
-        producer = Producer(client_config(self.settings))
+        producer = idempotent_producer(self.settings)
         for doc_id in doc_ids:
             stream = PipeStream()
             stream.document.doc_id = doc_id
@@ -64,7 +66,7 @@ class Pipeline:
 
     def send_bytes(self, topic: str, value: bytes | None, *, key: bytes = b"", partition: int = 0) -> None:
         """Publish any record."""
-        producer = Producer(client_config(self.settings))
+        producer = idempotent_producer(self.settings)
         producer.produce(topic, value=value, key=key, partition=partition)
         producer.flush(30)
 
@@ -99,18 +101,9 @@ class Pipeline:
             assert at == mark.high, f"{topic}[{partition}]: the ledger ends at {at}, the topic at {mark.high}"
 
     def _records(self, topics: Sequence[str]) -> list[InputRecord]:
-        config = {
-            **client_config(self.settings),
-            "group.id": "test-reader",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-            # The end of a partition is told with the answer to a fetch, which would wait for half a second.
-            "fetch.wait.max.ms": 10,
-        }
         broker = Broker(self.settings)
         wanted = [(topic, partition) for topic in topics for partition in broker.identify(topic).partitions]
-        with closing(Consumer(config)) as consumer:
+        with closing(range_consumer(self.settings, "test-reader")) as consumer:
             consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in wanted])
             found = list(_until_end(consumer, set(wanted)))
         return sorted(found, key=lambda record: (record.topic, record.partition, record.offset))
@@ -124,7 +117,7 @@ def _until_end(consumer: Consumer, reading: set[tuple[str | None, int | None]]) 
         if error is None:
             yield to_record(message)
         else:
-            assert error.code() == KafkaError._PARTITION_EOF, error
+            assert is_end_of_partition(error), error
             reading.discard((message.topic(), message.partition()))
 
 

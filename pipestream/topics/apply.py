@@ -151,10 +151,11 @@ def _narrow_dead_letters(
     """Return what the plan says, unless the broker makes new topics so wide that it has to be asked about all."""
     new = [spec.name for spec in changes.create if spec.max_message_bytes is None]
     # All new ones are alike, and to ask about thousands takes seconds.
-    if not new or admin.max_message_bytes(new[:1])[new[0]] + DEAD_LETTER_HEADERS_BYTES <= DEAD_LETTER_BYTES:
+    if not new or admin.configs(new[:1])[new[0]].max_message_bytes + DEAD_LETTER_HEADERS_BYTES <= DEAD_LETTER_BYTES:
         return changes.max_message_bytes
     specs = required_topics(graph, settings)
-    return narrow_dead_letters(specs, admin.max_message_bytes(spec.name for spec in specs))
+    configs = admin.configs(spec.name for spec in specs)
+    return narrow_dead_letters(specs, {name: config.max_message_bytes for name, config in configs.items()})
 
 
 def _other_graphs(graph: Graph, versions: GraphVersions) -> list[Graph]:
@@ -165,4 +166,8 @@ def _other_graphs(graph: Graph, versions: GraphVersions) -> list[Graph]:
 def _holds_nothing_unread(topic: str, admin: TopicAdmin, is_drained: Callable[[str], bool] | None) -> bool:
     if is_drained is not None and is_drained(topic):
         return True
-    return all(marks.low == marks.high for marks in admin.watermarks(topic).values())
+    partitions = admin.identify(topic).partitions
+    marks = admin.watermarks(topic, partitions)
+    # What nobody has committed yet may still be.
+    ends = admin.written_ends(topic, partitions)
+    return all(marks[partition].low == ends[partition] for partition in partitions)

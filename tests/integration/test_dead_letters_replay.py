@@ -24,7 +24,7 @@ from pipestream.dead_letters.act import make_plan
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC, Batch, Decisions, PlannedRange, PlannedTwice
 from pipestream.dead_letters.log import DecisionLog
 from pipestream.errors import TopicMissing
-from pipestream.kafka.broker import client_config, transactional_producer
+from pipestream.kafka.clients import client_config, transactional_producer
 from pipestream.testing.letters import PASSING, Letters
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import required_topics
@@ -239,7 +239,7 @@ def test_a_topic_made_again_under_its_name_has_letters_of_its_own(letters):
     request = ActionRequest(Act.PURGE, f"{letters.unique}-later", (letters.dead,))
     log = DecisionLog(letters.settings)
     log.ensure()
-    identity = TopicAdmin(letters.settings).topic_ids([letters.dead])[letters.dead]
+    identity = TopicAdmin(letters.settings).identify(letters.dead).topic_id
     log.write_plan(request.plan([PlannedRange(letters.dead, identity, 0, 0, 1)]))
     letters.act(Act.PURGE, "p1")
     admin = TopicAdmin(letters.settings)
@@ -262,13 +262,13 @@ def test_an_action_waits_for_decisions_that_anothers_open_transaction_holds_back
     batch = Batch("other", "dlq.other", "other-id", 0, 1, {State.PURGED: (0,)}, datetime.now(UTC))
     other.produce(DECISIONS_TOPIC, batch.encode())
     other.flush(30)
-    held_back_from = TopicAdmin(letters.settings).watermarks(DECISIONS_TOPIC)[0].high
+    held_back_from = TopicAdmin(letters.settings).written_ends(DECISIONS_TOPIC, [0])[0]
     reports = []
     thread = threading.Thread(target=lambda: reports.append(letters.act(Act.REPLAY, "r1")))
     thread.start()
     try:
         deadline = time.monotonic() + 60
-        while TopicAdmin(letters.settings).watermarks(DECISIONS_TOPIC)[0].high == held_back_from:
+        while TopicAdmin(letters.settings).written_ends(DECISIONS_TOPIC, [0])[0] == held_back_from:
             assert time.monotonic() < deadline, "the plan was not written"
             time.sleep(0.05)
         assert f"{letters.unique}-r1" not in log.read().plans  # it is there, behind the open transaction

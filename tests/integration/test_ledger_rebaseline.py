@@ -11,7 +11,8 @@ from pipestream.drain.audit import audit_topic
 from pipestream.drain.model import consumer_group, ordered_transactional_id, transactional_id
 from pipestream.drain.rebaseline import rebaseline
 from pipestream.errors import LeaseUnavailable, OffsetsExpired, TerminalError, TopicReplaced
-from pipestream.kafka.broker import Broker, range_consumer, transactional_producer
+from pipestream.kafka.broker import Broker
+from pipestream.kafka.clients import range_consumer, transactional_producer
 from pipestream.leases import DesiredState, open_lease_store
 
 pytestmark = pytest.mark.stack

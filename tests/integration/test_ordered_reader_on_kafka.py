@@ -58,10 +58,11 @@ class Topic:
     def wait_until_stable(self):
         """A commit returns before its markers are in the partitions; until then the last stable offset lags."""
         deadline = time.monotonic() + DEADLINE_S
-        admin, broker = TopicAdmin(self.settings), Broker(self.settings)
+        broker = Broker(self.settings)
+        partitions = broker.identify(self.name).partitions
         while True:
-            stable = broker.watermarks(self.name, range(admin.partitions(self.name)))
-            if [m.high for m in stable.values()] == [m.high for m in admin.watermarks(self.name).values()]:
+            stable = broker.watermarks(self.name, partitions)
+            if {p: marks.high for p, marks in stable.items()} == broker.written_ends(self.name, partitions):
                 return
             assert time.monotonic() < deadline, f"{self.name} has an open transaction"
 

@@ -88,15 +88,17 @@ def test_applying_makes_and_registers_the_topics_and_keeps_a_version(bench, uniq
 def test_applying_gives_dead_letters_room_for_the_largest_record_of_the_graphs_topics(bench, unique):
     bench.apply(one_node(unique))
     intake, dead = f"intake.{unique}-files", f"dlq.intake.{unique}-files"
-    made_with = bench.admin.max_message_bytes([dead])[dead]
+    made_with = bench.admin.configs([dead])[dead].max_message_bytes
     bench.admin.set_max_message_bytes({intake: 10_000_000, dead: 1_000_000})
 
     planned = preview_graph(bench.graph(one_node(unique)), bench.settings, bench.versions).max_message_bytes
     bench.apply(one_node(unique))
 
     assert made_with == DEAD_LETTER_BYTES
-    assert bench.admin.max_message_bytes([dead])[dead] == planned[dead] == 10_000_000 + DEAD_LETTER_HEADERS_BYTES
-    assert bench.admin.max_message_bytes([intake])[intake] == 10_000_000
+    assert (
+        bench.admin.configs([dead])[dead].max_message_bytes == planned[dead] == 10_000_000 + DEAD_LETTER_HEADERS_BYTES
+    )
+    assert bench.admin.configs([intake])[intake].max_message_bytes == 10_000_000
 
 
 def test_applying_again_changes_nothing(bench, unique):
@@ -190,8 +192,8 @@ def test_partitions_grow_and_never_shrink(bench, unique):
     shrunk = bench.apply(two_nodes(unique, partitions=1))
 
     assert grown.grown == (f"pipestream.{unique}.b",)
-    assert bench.admin.partitions(f"pipestream.{unique}.b") == 4
-    assert bench.admin.retention_ms([f"pipestream.{unique}.b"]) == {f"pipestream.{unique}.b": 7_200_000}
+    assert len(bench.admin.identify(f"pipestream.{unique}.b").partitions) == 4
+    assert bench.admin.configs([f"pipestream.{unique}.b"])[f"pipestream.{unique}.b"].retention_ms == 7_200_000
     assert "has 4 partitions and the graph asks for 1" in shrunk.warnings[0]
 
 

@@ -9,10 +9,11 @@ import pytest
 from deltalake.exceptions import CommitFailedError
 
 from pipestream.errors import LedgerBusy, LedgerConflict, StoreUnavailable
-from pipestream.kafka.ranges import HeadMove, OffsetRange
+from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Entry, EntryKind, Ledger, Tally
 from pipestream.ledger import ledger as ledger_module
 from pipestream.ledger.delta import append
+from pipestream.ledger.model import HeadMove
 from pipestream.settings import Settings
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
