@@ -7,19 +7,23 @@ field's name in capitals). The file is the one ``PIPESTREAM_CONFIG`` names, else
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
 
 from pipestream.errors import SettingsInvalid
+from pipestream.kafka_options import flatten, refuse_unusable
 
 ENV_PREFIX = "PIPESTREAM_"
 CONFIG_VARIABLE = "PIPESTREAM_CONFIG"
@@ -32,7 +36,9 @@ _TEST_VARIABLES = ("PIPESTREAM_FAULT", "PIPESTREAM_FAULT_ONCE")
 class Settings(BaseSettings):
     """Every setting of the product. Frozen: pass it down, never look it up again."""
 
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid", validate_default=True)
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True
+    )
 
     graphs_folder: Path = Field(
         Path("dags/graphs"),
@@ -49,6 +55,12 @@ class Settings(BaseSettings):
     kafka_replication: int = Field(1, ge=1, le=9, description="Replication factor of the topics that are created.")
     kafka_partitions: int = Field(2, ge=1, le=10_000, description="Partitions of a topic whose graph does not say.")
     kafka_timeout_s: float = Field(30.0, gt=0, description="How long to wait for an answer of a broker.")
+    # Decoded below: whoever mistypes JSON should read which variable it was.
+    kafka_options: Annotated[Mapping[str, SecretStr], NoDecode] = Field(
+        {},
+        description="How to connect to Kafka with encryption and a login: options of librdkafka such as "
+        "security.protocol and sasl.password. A table in TOML, a JSON object in the environment; all of it is secret.",
+    )
 
     store_uri: str = Field(
         "file://.pipestream/objects",
@@ -99,6 +111,22 @@ class Settings(BaseSettings):
         description="Spark master of `pipestream drain --spark`; drains in Airflow use its connection spark_default.",
     )
     cycle_passes: int = Field(3, ge=1, le=50, description="How often one run drains the topics of a cycle.")
+
+    @field_validator("kafka_options", mode="before")
+    @classmethod
+    def _read_kafka_options(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            try:
+                # An empty variable is one that is not set, as Docker Compose passes it on.
+                given = json.loads(given or "{}")
+            except ValueError:
+                given = None
+        if not isinstance(given, Mapping):
+            # Not TypeError, which pydantic lets through.
+            raise ValueError('must be a JSON object such as {"security.protocol": "SASL_SSL"}')  # noqa: TRY004
+        options = flatten(given)
+        refuse_unusable(options)
+        return options
 
     @model_validator(mode="after")
     def _check_together(self) -> Settings:

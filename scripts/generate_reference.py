@@ -36,7 +36,8 @@ def settings_tables() -> dict[str, str]:
     rows = ["| variable | default | meaning |", "| --- | --- | --- |"]
     for name, field in Settings.model_fields.items():
         default = field.default
-        shown = "" if default is None else default.get_secret_value() if isinstance(default, SecretStr) else default
+        plain = default.get_secret_value() if isinstance(default, SecretStr) else default
+        shown = "" if plain in (None, {}) else plain
         rows.append(
             f"| `{ENV_PREFIX}{name.upper()}` | {f'`{shown}`' if shown != '' else 'none'} | {field.description} |"
         )

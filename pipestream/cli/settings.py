@@ -68,6 +68,8 @@ def _shown(value: object) -> Any:
 
     if isinstance(value, SecretStr):
         return HIDDEN
+    if isinstance(value, dict):
+        return ", ".join(f"{name} = {_shown(each)}" for name, each in value.items()) or None
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
@@ -75,13 +77,14 @@ def _type_name(field: FieldInfo) -> str:
     import types
     import typing
 
+    names = {"str": "text", "int": "whole number", "float": "number", "SecretStr": "secret", "Path": "path"}
+    names["Mapping"] = "table of secrets"
     kind = field.annotation
     words = []
     for part in typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,):
         if typing.get_origin(part) is typing.Literal:
             words += [str(choice) for choice in typing.get_args(part)]
         elif part is not type(None):
-            names = {"str": "text", "int": "whole number", "float": "number", "SecretStr": "secret", "Path": "path"}
             name = getattr(part, "__name__", str(part))
             words.append(names.get(name, name))
     return " | ".join(words)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from pipestream.errors import SettingsInvalid
+from pipestream.kafka.connection import client_config
 from pipestream.kafka.errors import explain_errors
 from pipestream.settings import Settings
 
@@ -19,18 +22,12 @@ log = logging.getLogger(__name__)
 _TRANSACTION_TIMEOUT_MS = 60_000
 
 
-def client_config(settings: Settings) -> dict[str, Any]:
-    """Return what every client needs."""
-    return {
-        "bootstrap.servers": settings.kafka_bootstrap,
-        "client.id": "pipestream",
-        "log.connection.close": False,
-    }
+Client = TypeVar("Client", AdminClient, Consumer, Producer)
 
 
 def admin_client(settings: Settings) -> AdminClient:
     """Return a client that asks about topics and changes them."""
-    return AdminClient(client_config(settings), logger=log)
+    return _open(AdminClient, settings, {})
 
 
 def offsets_consumer(settings: Settings, group: str) -> Consumer:
@@ -39,14 +36,15 @@ def offsets_consumer(settings: Settings, group: str) -> Consumer:
     What it is told is unstable on purpose: while a dead task's transaction is open, the stable value would block
     until it times out. The value is then a lower bound.
     """
-    return Consumer({**client_config(settings), "group.id": group, "isolation.level": "read_uncommitted"}, logger=log)
+    return _open(Consumer, settings, {"group.id": group, "isolation.level": "read_uncommitted"})
 
 
 def range_consumer(settings: Settings, group: str) -> Consumer:
     """Return a consumer that reads only committed records and says when it is at the end of a partition."""
-    return Consumer(
+    return _open(
+        Consumer,
+        settings,
         {
-            **client_config(settings),
             "group.id": group,
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
@@ -60,29 +58,29 @@ def range_consumer(settings: Settings, group: str) -> Consumer:
             # in which a reader empties the queue many times over (16 k instead of 240 k records/s).
             "fetch.queue.backoff.ms": 5,
         },
-        logger=log,
     )
 
 
 def idempotent_producer(settings: Settings) -> Producer:
     """Return a producer that writes each record once, or reports within the timeout that it could not."""
-    return Producer(
+    return _open(
+        Producer,
+        settings,
         {
-            **client_config(settings),
             "enable.idempotence": True,
             "linger.ms": 5,
             "compression.type": "zstd",
             "message.timeout.ms": int(settings.kafka_timeout_s * 1_000),
         },
-        logger=log,
     )
 
 
 def transactional_producer(settings: Settings, transactional_id: str) -> Producer:
     """Return a producer for one partition's drain; ``init_transactions`` fences every earlier one."""
-    return Producer(
+    return _open(
+        Producer,
+        settings,
         {
-            **client_config(settings),
             "transactional.id": transactional_id,
             "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
             "enable.idempotence": True,
@@ -95,7 +93,6 @@ def transactional_producer(settings: Settings, transactional_id: str) -> Produce
             "delivery.report.only.error": True,
             "partitioner": "murmur2_random",
         },
-        logger=log,
     )
 
 
@@ -105,3 +102,14 @@ def start_producer(settings: Settings, transactional_id: str, topic: str) -> Pro
     with explain_errors(settings, topic):
         producer.init_transactions(settings.kafka_timeout_s)
     return producer
+
+
+def _open(kind: type[Client], settings: Settings, options: Mapping[str, Any]) -> Client:
+    """Make a client.
+
+    :raises SettingsInvalid: the client cannot use a value of ``kafka_options``, which only it can judge.
+    """
+    try:
+        return kind({**client_config(settings), **options}, logger=log)
+    except KafkaException as error:
+        raise SettingsInvalid(f"kafka_options: {error.args[0].str()}") from error

@@ -10,6 +10,7 @@ from typing import TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from pipestream.errors import BrokerRefused, BrokerUnavailable, TopicMissing
+from pipestream.kafka.connection import find_refusal
 from pipestream.settings import Settings
 
 _TOPIC_MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
@@ -49,6 +50,7 @@ _MOVING = (
     KafkaError.FENCED_LEADER_EPOCH,
 )
 _RECONNECTING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE)
+_UNREACHABLE = (*_RECONNECTING, KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT)
 _EXPIRED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
@@ -102,6 +104,8 @@ def explain(error: KafkaError, settings: Settings, topic: str = "") -> TopicMiss
     """Return our error for one of the client's; ``topic`` is what the question was about."""
     if topic and error.code() in _TOPIC_MISSING:
         return TopicMissing(topic)
+    if error.code() in _UNREACHABLE and (refusal := find_refusal(settings)):
+        return BrokerRefused(f"Kafka at {settings.kafka_bootstrap}: refused: {refusal.str()}; check kafka_options")
     about = f", topic {topic}" if topic else ""
     return explain_while(f"Kafka at {settings.kafka_bootstrap}{about}", error)
 

@@ -110,15 +110,24 @@ def write_private(file: Path, text: str) -> None:
 
 
 def toml_text(values: Mapping[str, Any]) -> str:
-    """Return ``values`` as TOML. JSON's strings, numbers and booleans are TOML's too."""
-    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
+    """Return ``values`` as TOML."""
+    return "".join(f"{name} = {_toml_value(value)}\n" for name, value in values.items())
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(name)} = {_toml_value(each)}" for name, each in value.items()) + "}"
+    return json.dumps(value)  # JSON's strings, numbers and booleans are TOML's too
 
 
 def write_settings(file: Path, settings: Settings) -> None:
     """Write settings, secrets included, as the private TOML file that ``PIPESTREAM_CONFIG`` may name."""
-    values = {}
-    for name, value in settings:
-        if value is not None:
-            plain = value.get_secret_value() if isinstance(value, SecretStr) else value
-            values[name] = str(plain) if isinstance(plain, Path) else plain
-    write_private(file, toml_text(values))
+    write_private(file, toml_text({name: _plain(value) for name, value in settings if value is not None}))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return str(value) if isinstance(value, Path) else value

@@ -206,6 +206,19 @@ def test_no_secret_is_on_the_command_line(task, spark, monkeypatch):
 
 
 @pytest.mark.usefixtures("nothing_against_it")
+def test_the_login_to_kafka_reaches_the_job_in_its_environment_alone(task, spark, monkeypatch, caplog):
+    options = '{"security.protocol": "SASL_SSL", "sasl.password": "s3cr3t"}'
+    monkeypatch.setenv("PIPESTREAM_KAFKA_OPTIONS", options)
+
+    returned = task.execute(context())
+
+    assert spark.environment["PIPESTREAM_KAFKA_OPTIONS"] == options
+    assert "s3cr3t" not in " ".join(spark.arguments)
+    assert "s3cr3t" not in json.dumps(returned)
+    assert "s3cr3t" not in caplog.text
+
+
+@pytest.mark.usefixtures("nothing_against_it")
 def test_nothing_is_left_in_the_temporary_folder(task, spark):
     task.execute(context())
 

@@ -22,7 +22,7 @@ from pipestream.documents.store import open_store
 from pipestream.drain.dead_letters import CONNECT, OWN
 from pipestream.drain.marks import ROOT
 from pipestream.drain.model import RangeFailed
-from pipestream.kafka.clients import client_config
+from pipestream.kafka.connection import client_config
 from pipestream.kafka.records import header
 from pipestream.local.state import write_settings
 from pipestream.testing.submit import submit_drain

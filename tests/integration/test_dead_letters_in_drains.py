@@ -28,7 +28,7 @@ from pipestream.drain.model import DrainRequest, RangeFailed
 from pipestream.drain.run import run_drain
 from pipestream.errors import ModuleUnavailable
 from pipestream.graph.hashing import graph_hash
-from pipestream.kafka.clients import client_config
+from pipestream.kafka.connection import client_config
 from pipestream.kafka.records import header
 from pipestream.leases.none import NoLeaseStore
 from pipestream.testing.letters import FAILING, PASSING, Letters

@@ -24,7 +24,8 @@ from pipestream.dead_letters.act import make_plan
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC, Batch, Decisions, PlannedRange, PlannedTwice
 from pipestream.dead_letters.log import DecisionLog
 from pipestream.errors import TopicMissing
-from pipestream.kafka.clients import client_config, transactional_producer
+from pipestream.kafka.clients import transactional_producer
+from pipestream.kafka.connection import client_config
 from pipestream.testing.letters import PASSING, Letters
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import required_topics

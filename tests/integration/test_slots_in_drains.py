@@ -14,7 +14,7 @@ from pipestream.drain.local import LocalSpread
 from pipestream.drain.model import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.errors import OffsetsExpired, TopicReplaced
-from pipestream.kafka.clients import client_config
+from pipestream.kafka.connection import client_config
 from pipestream.leases import DesiredState, open_lease_store
 from pipestream.ledger import EntryKind
 from pipestream.topics.admin import TopicAdmin

@@ -155,6 +155,18 @@ def test_spark_and_airflow_have_the_same_settings():
     assert settings("spark-worker-1") == settings("spark-worker-2") == settings("airflow-scheduler") != {}
 
 
+@pytest.mark.parametrize("name", ["airflow-scheduler", "airflow-dag-processor", "init", "spark-worker-1"])
+def test_another_kafka_and_the_login_to_it_are_passed_on(name, monkeypatch):
+    given = {"KAFKA_BOOTSTRAP": "broker:9094", "KAFKA_OPTIONS": '{"sasl.username": "me", "sasl.password": "}s3cr3t"}'}
+    for key in ("PIPESTREAM_KAFKA_BOOTSTRAP", "PIPESTREAM_KAFKA_OPTIONS"):
+        monkeypatch.setenv(key, resolve(SERVICES[name]["environment"][key], given))
+
+    settings = Settings()
+
+    assert settings.kafka_bootstrap == "broker:9094"
+    assert settings.kafka_options["sasl.password"].get_secret_value() == "}s3cr3t"
+
+
 def address(text: str) -> tuple[str | None, int | None]:
     parts = urlsplit(text if "://" in text else f"//{text}")
     return parts.hostname, parts.port

@@ -73,10 +73,85 @@ def test_a_file_that_is_not_toml_is_refused_by_name(monkeypatch, tmp_path):
 
 
 def test_secrets_do_not_show_when_settings_are_printed():
-    settings = Settings(postgres_dsn="postgresql://u:hunter2@h/db", s3_access_key="AK", s3_secret_key="hunter3")
+    settings = Settings(
+        postgres_dsn="postgresql://u:hunter2@h/db",
+        s3_access_key="AK",
+        s3_secret_key="hunter3",
+        kafka_options={"sasl.password": "hunter4"},
+    )
 
     assert "hunter" not in repr(settings)
     assert "hunter" not in settings.model_dump_json()
+
+
+def test_options_of_kafka_are_a_table_in_the_file_with_or_without_quotes(monkeypatch, tmp_path):
+    (tmp_path / "my.toml").write_text(
+        '[kafka_options]\n"security.protocol" = "SASL_SSL"\nsasl.username = "me"\nsocket.keepalive.enable = true\n'
+    )
+    monkeypatch.setenv("PIPESTREAM_CONFIG", "my.toml")
+
+    options = load_settings().kafka_options
+
+    assert {name: value.get_secret_value() for name, value in options.items()} == {
+        "security.protocol": "SASL_SSL",
+        "sasl.username": "me",
+        "socket.keepalive.enable": "true",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("{}", {}),
+        ('{"sasl.password": "p\\"w", "client.rack": 3}', {"sasl.password": 'p"w', "client.rack": "3"}),
+    ],
+)
+def test_options_of_kafka_are_json_in_the_environment(monkeypatch, text, expected):
+    monkeypatch.setenv("PIPESTREAM_KAFKA_OPTIONS", text)
+
+    options = load_settings().kafka_options
+
+    assert {name: value.get_secret_value() for name, value in options.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("hunter2", "must be a JSON object"),
+        ('["hunter2"]', "must be a JSON object"),
+        ('{"sasl.password": ["hunter2"]}', "sasl.password must be text"),
+        (
+            '{"sasl.pasword": "hunter2"}',
+            "sasl.pasword is no option of the connection; did you mean sasl.password?",
+        ),
+        ('{"hunting": "hunter2"}', "hunting is no option of the connection; known are broker.address.family,"),
+        (
+            '{"security.protocol": "hunter2"}',
+            "security.protocol must be one of plaintext, ssl, sasl_plaintext, sasl_ssl",
+        ),
+        ('{"bootstrap.servers": "hunter2"}', "bootstrap.servers cannot be set: say it with kafka_bootstrap"),
+        ('{"group.id": "hunter2"}', "group.id cannot be set: the run chooses it"),
+        ('{"transactional.id": "hunter2"}', "transactional.id cannot be set: the run chooses it"),
+        ('{"enable.idempotence": false}', "enable.idempotence cannot be set: exactly once rests on it"),
+        ('{"isolation.level": "hunter2"}', "isolation.level cannot be set: a range is read"),
+    ],
+)
+def test_options_of_kafka_that_cannot_be_set_are_refused_with_the_reason(monkeypatch, text, reason):
+    monkeypatch.setenv("PIPESTREAM_KAFKA_OPTIONS", text)
+
+    with pytest.raises(SettingsInvalid) as caught:
+        load_settings()
+
+    assert f"PIPESTREAM_KAFKA_OPTIONS: Value error, {reason}" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_refused_setting_does_not_show_its_secrets():
+    with pytest.raises(ValidationError) as caught:
+        Settings(kafka_options={"sasl.password": "hunter2", "sasl.nonsense": "hunter3"}, s3_access_key="hunter4")
+
+    assert "hunter" not in str(caught.value)
 
 
 def test_settings_are_frozen():

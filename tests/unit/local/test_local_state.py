@@ -10,7 +10,16 @@ import pytest
 from pipestream.errors import StackError
 from pipestream.local.process import ProcessRecord, find_process
 from pipestream.local.spec import Ports
-from pipestream.local.state import StackState, load_secrets, read_state, toml_text, write_private, write_state
+from pipestream.local.state import (
+    StackState,
+    load_secrets,
+    read_state,
+    toml_text,
+    write_private,
+    write_settings,
+    write_state,
+)
+from pipestream.settings import Settings, load_settings
 
 
 @pytest.fixture
@@ -81,9 +90,28 @@ def test_a_private_file_stays_private_when_it_replaces_an_open_one(tmp_path):
 
 
 def test_toml_text_reads_back_as_toml():
-    values = {"a": 'quote " backslash \\ ü', "b": 3, "c": 0.5, "d": True}
+    values = {
+        "a": 'quote " backslash \\ ü',
+        "b": 3,
+        "c": 0.5,
+        "d": True,
+        "e": {"x.y": 'quote "', "z": {"n": 1}},
+        "f": {},
+    }
 
     assert tomllib.loads(toml_text(values)) == values
+
+
+def test_settings_that_are_written_are_read_back_secrets_included(tmp_path, monkeypatch):
+    options = {"security.protocol": "SASL_SSL", "sasl.password": 'quote " and \\'}
+    settings = Settings(kafka_options=options, consul_token="token", graphs_folder=tmp_path)
+    file = tmp_path / "settings.toml"
+
+    write_settings(file, settings)
+
+    monkeypatch.setenv("PIPESTREAM_CONFIG", str(file))
+    assert load_settings() == settings
+    assert file.stat().st_mode & 0o077 == 0
 
 
 def test_the_state_file_holds_no_secret(tmp_path, state):
