@@ -15,10 +15,7 @@ from pyspark.sql import SparkSession
 from pipestream import faults
 from pipestream.drain.model import RangeOutcome, RangeTask
 from pipestream.errors import TasksFailed
-from pipestream.settings import CONFIG_VARIABLE
-
-# Executors read their own environment. These tell them where the settings are, and hold no secret themselves.
-_PASSED_ON = (CONFIG_VARIABLE, faults.VARIABLE, faults.ONCE_VARIABLE)
+from pipestream.settings import CONFIG_VARIABLE, config_file
 
 
 class SparkSpread:
@@ -63,15 +60,25 @@ class SparkSpread:
 
     def _open_session(self) -> SparkSession:
         builder = SparkSession.builder.appName(self._app_name)
-        for name in _PASSED_ON:
-            if name in os.environ:
-                builder = builder.config(f"spark.executorEnv.{name}", os.environ[name])
+        for name, value in executor_environment().items():
+            builder = builder.config(f"spark.executorEnv.{name}", value)
         return builder.getOrCreate()
 
     def close(self) -> None:
         """Stop the session, if it was started."""
         if self._session is not None:
             self._session.stop()
+
+
+def executor_environment() -> dict[str, str]:
+    """Return the variables that executors get from this process: they have their worker's environment, not this one.
+
+    Of the settings only the file's name travels, none of what is in it. So the file must be on the workers too, or
+    the workers have the settings in their environment.
+    """
+    passed_on = {name: os.environ[name] for name in (faults.VARIABLE, faults.ONCE_VARIABLE) if name in os.environ}
+    file = config_file()
+    return passed_on | ({CONFIG_VARIABLE: str(file.absolute())} if file else {})
 
 
 def _drain_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

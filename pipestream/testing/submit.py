@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -10,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipestream.drain.job import find_drain_job, job_arguments
+from pipestream.drain.job_outcome import read_outcome
+from pipestream.drain.model import DrainRequest
 from pipestream.testing.pipeline import Pipeline
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +25,15 @@ class Submission:
     log: str
 
 
-def submit_command(pipeline: Pipeline, topic: str, run_id: str, outcome: Path, *, master: str) -> list[str]:
-    """Return the command that drains a topic over Spark."""
-    job = REPOSITORY / "spark_jobs" / "drain.py"
-    arguments = ["--graph", pipeline.graph_file, "--topic", topic, "--run-id", run_id, "--outcome", outcome]
-    return ["spark-submit", "--master", master, "--conf", "spark.ui.enabled=false", *map(str, [job, *arguments])]
-
-
 def submit_drain(
     pipeline: Pipeline, topic: str, run_id: str, environment: Mapping[str, str], *, master: str
 ) -> Submission:
     """Drain a topic over Spark in a process group of its own, and wait for it."""
     with tempfile.TemporaryDirectory() as folder:
-        outcome = Path(folder) / "outcome.json"
-        command = submit_command(pipeline, topic, run_id, outcome, master=master)
+        outcome_file = Path(folder) / "outcome.json"
+        request = DrainRequest(pipeline.graph, topic, run_id, pipeline.settings.drain_budget)
+        command = ["spark-submit", "--master", master, "--conf", "spark.ui.enabled=false", find_drain_job()]
+        command += job_arguments(request, pipeline.graph_file, outcome_file)
         done = subprocess.run(command, env=dict(environment), capture_output=True, text=True, timeout=240, check=False)
-        told = json.loads(outcome.read_text()) if outcome.is_file() else {}
-    return Submission(done.returncode, told, done.stdout + done.stderr)
+        outcome = read_outcome(outcome_file)
+    return Submission(done.returncode, outcome.fields if outcome else {}, done.stdout + done.stderr)

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pipestream.drain.model import DrainRequest
-    from pipestream.graph.model import Graph
     from pipestream.leases.store import Assignment, LeaseStore
     from pipestream.settings import Settings
 
 
-def find_reason_to_skip(settings: Settings, graph: Graph, topic: str, run_id: str) -> str | None:
-    """Return why there is no point in draining a graph's topic now, or None if there is.
+def find_reason_to_skip(settings: Settings, request: DrainRequest) -> str | None:
+    """Return why there is no point in draining a topic now, or None if there is.
 
     :raises TransientError: a server did not answer.
     :raises TerminalError: the topic is missing, or its ledger and the broker do not agree.
     """
+    topic = request.topic
     with closing(open_lease_store(settings)) as store:
-        return reason_to_skip(topic, run_id, store, lambda: pending(settings, graph, topic))
+        return reason_to_skip(topic, request.run_id, store, lambda: pending(settings, request.graph, topic))
 
 
 def reason_to_skip(topic: str, run_id: str, store: LeaseStore, count_waiting: Callable[[], int]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -21,13 +20,14 @@ from airflow.sdk.exceptions import (
     AirflowSkipException,
 )
 
+from pipestream.drain.job import find_drain_job, job_arguments
+from pipestream.drain.job_outcome import read_outcome
 from pipestream.drain.model import DrainRequest
 from pipestream.errors import TerminalError
 from pipestream.graph.load import load_graph
-from pipestream.settings import CONFIG_VARIABLE, config_file, load_settings
+from pipestream.settings import load_settings
 from pipestream_airflow.drain_check import find_reason_to_skip, find_reason_to_skip_backfill
-from pipestream_airflow.drain_outcome import read_outcome
-from pipestream_airflow.run_params import RunParams, backfill_arguments
+from pipestream_airflow.run_params import RunParams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from pipestream.drain.backfill import Backfill
+    from pipestream.settings import Settings
 
-DRAIN_JOB = "spark_jobs.drain"
 STOP_TIMEOUT_S = 20.0
 """For Spark to end its tasks and the driver to give back the lease. Airflow itself waits 60 s, then kills."""
 LEASE_PAUSE = timedelta(seconds=30)
@@ -71,16 +71,18 @@ class DrainOperator(SparkSubmitOperator):
         self.paused_datasource = paused_datasource
 
     def execute(self, context: Context) -> dict[str, Any]:
-        run_id = name_run(context, self.task_id)
         try:
-            params = RunParams.read(context["params"])
-            backfill = self._backfill(params, context)
-            self._skip_if_pointless(params, run_id, backfill)
+            settings = load_settings()
+            request = self._request(context, settings)
+            self._skip_if_pointless(request, settings)
+            self.application = find_drain_job()
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error
         with tempfile.TemporaryDirectory(prefix="pipestream-drain-") as folder:
             outcome_file = Path(folder) / "outcome.json"
-            self._prepare_submit(params, run_id, outcome_file, backfill)
+            self._hook = None  # `airflow dags test` retries on this same object, and a hook keeps its arguments
+            self.application_args = job_arguments(request, Path(self.graph_file), outcome_file)
+            self.env_vars = spark_environment()
             try:
                 super().execute(context)
             except AirflowException as error:
@@ -88,7 +90,7 @@ class DrainOperator(SparkSubmitOperator):
                 raise
             finally:
                 self._close_output()
-            return self._take_outcome(outcome_file, is_backfill=backfill is not None)
+            return self._take_outcome(outcome_file, is_backfill=request.backfill is not None)
 
     def on_kill(self) -> None:
         """Ask Spark to stop, and give it time: a killed one leaves its lease and its files behind."""
@@ -112,6 +114,26 @@ class DrainOperator(SparkSubmitOperator):
         if self._process is not None and self._process.stdout is not None:
             self._process.stdout.close()
 
+    def _request(self, context: Context, settings: Settings) -> DrainRequest:
+        """Return what this task is to drain.
+
+        :raises AirflowSkipException: nothing, whatever waits.
+        """
+        params = RunParams.read(context["params"])
+        backfill = self._backfill(params, context)
+        if self.topic not in params.topics:
+            raise AirflowSkipException(f"{self.topic} is not among the topics of this run")
+        if self.paused_datasource:
+            raise AirflowSkipException(f"datasource {self.paused_datasource} is paused in the graph")
+        return DrainRequest(
+            graph=load_graph(Path(self.graph_file), cel_engine=settings.cel_engine),
+            topic=self.topic,
+            run_id=name_run(context, self.task_id),
+            budget=params.budget,
+            backfill=backfill,
+            accept_failures=params.accept_failures,
+        )
+
     def _backfill(self, params: RunParams, context: Context) -> Backfill | None:
         """Return what to drain again. Only intake is: what comes of it waits in the other topics like anything."""
         if not self.topic.startswith("intake."):
@@ -120,39 +142,15 @@ class DrainOperator(SparkSubmitOperator):
         interval = (context.get("data_interval_start"), context.get("data_interval_end"))
         return params.backfill(run.run_type, interval, run.run_after)
 
-    def _skip_if_pointless(self, params: RunParams, run_id: str, backfill: Backfill | None) -> None:
-        if self.topic not in params.topics:
-            raise AirflowSkipException(f"{self.topic} is not among the topics of this run")
-        if self.paused_datasource:
-            raise AirflowSkipException(f"datasource {self.paused_datasource} is paused in the graph")
-        settings = load_settings()
-        graph = load_graph(Path(self.graph_file), cel_engine=settings.cel_engine)
-        if backfill is None:
-            reason = find_reason_to_skip(settings, graph, self.topic, run_id)
-        else:
-            request = DrainRequest(graph, self.topic, run_id, params.budget, backfill)
-            reason = find_reason_to_skip_backfill(settings, request)
-        if reason:
+    def _skip_if_pointless(self, request: DrainRequest, settings: Settings) -> None:
+        find_reason = find_reason_to_skip_backfill if request.backfill else find_reason_to_skip
+        if reason := find_reason(settings, request):
             raise AirflowSkipException(reason)
 
     def _come_back_later(self, reason: str) -> NoReturn:
         """Give the task's place away for a while. A backfill is not skipped: no later run would make up for it."""
         self.log.info("%s; this backfill waits, and looks again in %.0f s", reason, LEASE_PAUSE.total_seconds())
         raise AirflowRescheduleException(datetime.now(UTC) + LEASE_PAUSE)
-
-    def _prepare_submit(self, params: RunParams, run_id: str, outcome_file: Path, backfill: Backfill | None) -> None:
-        self._hook = None  # `airflow dags test` retries on this same object, and a hook keeps its arguments
-        self.application = find_drain_job()
-        self.application_args = [
-            *("--graph", self.graph_file),
-            *("--topic", self.topic),
-            *("--run-id", run_id),
-            *("--outcome", str(outcome_file)),
-            *params.arguments(),
-            *(backfill_arguments(backfill) if backfill else []),
-        ]
-        self.env_vars = spark_environment()
-        self.conf = {**(self.conf or {}), **executor_settings()}
 
     def _take_outcome(self, outcome_file: Path, *, is_backfill: bool) -> dict[str, Any]:
         outcome = read_outcome(outcome_file)
@@ -190,20 +188,6 @@ def name_run(context: Context, task_id: str) -> str:
     return f"{name}/{cleared}" if cleared else name
 
 
-def find_drain_job() -> str:
-    """Return the path of the Spark job, wherever the package is installed on this worker.
-
-    :raises AirflowFailException: it is not installed here.
-    """
-    try:
-        spec = importlib.util.find_spec(DRAIN_JOB)
-    except ModuleNotFoundError:
-        spec = None
-    if spec is None or spec.origin is None:
-        raise AirflowFailException(f"{DRAIN_JOB} is not installed on this worker; install pipestream-airflow there")
-    return spec.origin
-
-
 def spark_environment() -> dict[str, str]:
     """Return the variables spark-submit needs besides those of this process.
 
@@ -216,16 +200,6 @@ def spark_environment() -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable),
         "PATH": os.pathsep.join([*filter(None, [os.environ.get("PATH")]), scripts]),
     }
-
-
-def executor_settings() -> dict[str, str]:
-    """Return the Spark options that tell executors where the settings are.
-
-    Executors of a cluster have their worker's environment, not this one. Only the file's name travels, never a
-    setting: so the file must be on the workers too, or the workers have the settings in their environment.
-    """
-    file = config_file()
-    return {f"spark.executorEnv.{CONFIG_VARIABLE}": str(file.absolute())} if file else {}
 
 
 def _explain_failure(outcome_file: Path, error: AirflowException) -> None:

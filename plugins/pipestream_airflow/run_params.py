@@ -77,17 +77,6 @@ class RunParams:
             since, until = self.since, self.until or run_after
         return Backfill(f"time-{_stamp(since)}-{_stamp(until)}", since=since, until=until)
 
-    def arguments(self) -> list[str]:
-        """Return what the drain job is told of this."""
-        return ["--budget", str(self.budget), *(["--accept-failures"] if self.accept_failures else [])]
-
-
-def backfill_arguments(backfill: Backfill) -> list[str]:
-    """Return what the drain job is told of a backfill by time."""
-    told = ["--backfill-id", backfill.backfill_id]
-    told += ["--since", backfill.since.isoformat()] if backfill.since else []
-    return told + (["--until", backfill.until.isoformat()] if backfill.until else [])
-
 
 def _stamp(moment: datetime | None) -> str:
     if moment is None:

@@ -21,9 +21,10 @@ from airflow.sdk.exceptions import (
     AirflowSkipException,
 )
 
+from pipestream.drain.job import find_drain_job
 from pipestream.errors import BrokerUnavailable, TopicMissing
 from pipestream_airflow import drain_operator
-from pipestream_airflow.drain_operator import DrainOperator, find_drain_job
+from pipestream_airflow.drain_operator import DrainOperator
 
 TOPIC = "intake.files"
 GRAPH = """
@@ -170,7 +171,6 @@ def test_the_job_is_submitted_to_the_master_of_the_connection_in_client_mode(tas
     assert spark.option("--master") == "local[2]"
     assert spark.option("--deploy-mode") == "client"
     assert find_drain_job() in spark.arguments
-    assert Path(find_drain_job()).name == "drain.py"
 
 
 @pytest.mark.usefixtures("nothing_against_it")
@@ -181,18 +181,6 @@ def test_spark_runs_the_python_of_airflow(task, spark, monkeypatch):
 
     assert spark.environment["PYSPARK_PYTHON"] == sys.executable
     assert spark.environment["PATH"].endswith(os.pathsep + str(Path(sys.executable).parent))
-
-
-@pytest.mark.usefixtures("nothing_against_it")
-def test_executors_are_told_the_settings_file_by_name(task, spark, monkeypatch, tmp_path):
-    file = tmp_path / "settings.toml"
-    file.write_text('s3_access_key = "key"\ns3_secret_key = "s3cr3t"\n')
-    monkeypatch.setenv("PIPESTREAM_CONFIG", str(file))
-
-    task.execute(context())
-
-    assert spark.option("--conf") == f"spark.executorEnv.PIPESTREAM_CONFIG={file}"
-    assert "s3cr3t" not in " ".join(spark.arguments)
 
 
 @pytest.mark.usefixtures("nothing_against_it")

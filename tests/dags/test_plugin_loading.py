@@ -43,7 +43,6 @@ def test_the_defaults_of_the_form_are_a_valid_run():
     params = RunParams.read(filled_in)
 
     assert params == RunParams("catch_up", frozenset(TOPICS), 10, accept_failures=False)
-    assert params.arguments() == ["--budget", "10"]
 
 
 @pytest.mark.parametrize(

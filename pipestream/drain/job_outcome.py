@@ -1,19 +1,20 @@
-"""What a drain job says of itself when it ends: a small JSON file, written in client deploy mode."""
+"""What a drain job says of itself when it ends: a small JSON file, for whoever submitted it."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from pipestream.drain.model import DrainReport
+from pipestream.errors import PipestreamError
 
 STATUSES = ("drained", "empty", "skipped", "failed")
 
 
 @dataclass(frozen=True, slots=True)
-class DrainOutcome:
+class JobOutcome:
     """How a drain ended, with everything the job wrote (counts and names, never a document)."""
 
     status: str
@@ -23,7 +24,7 @@ class DrainOutcome:
     fields: dict[str, Any]
 
     def summary(self) -> str:
-        """Return one line for the task's log."""
+        """Return one line for a log."""
         fields = self.fields
         out = ", ".join(f"{count} by {edge}" for edge, count in sorted(fields.get("documents_out", {}).items()))
         return (
@@ -33,7 +34,18 @@ class DrainOutcome:
         )
 
 
-def read_outcome(file: Path) -> DrainOutcome | None:
+def write_outcome(file: Path | None, ended: DrainReport | PipestreamError) -> None:
+    """Write how a drain ended, if anyone asked for it."""
+    if file is None:
+        return
+    if isinstance(ended, PipestreamError):
+        outcome = {"status": "failed", "error": str(ended), "transient": ended.transient}
+    else:
+        outcome = ended.as_dict()
+    file.write_text(json.dumps(outcome, indent=1), encoding="utf-8")
+
+
+def read_outcome(file: Path) -> JobOutcome | None:
     """Return what the job wrote, or None if it died before it could.
 
     :raises ValueError: the file is not what a drain job writes.
@@ -43,7 +55,7 @@ def read_outcome(file: Path) -> DrainOutcome | None:
     fields = json.loads(file.read_text(encoding="utf-8"))
     if not isinstance(fields, dict) or fields.get("status") not in STATUSES:
         raise ValueError(f"the drain job's outcome has no status of {', '.join(STATUSES)}: is it another version?")
-    return DrainOutcome(
+    return JobOutcome(
         status=fields["status"],
         reason=str(fields.get("reason") or ""),
         error=str(fields.get("error") or ""),

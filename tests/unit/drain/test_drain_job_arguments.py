@@ -1,20 +1,27 @@
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from pipestream.cli.submit import job_arguments
 from pipestream.drain.backfill import Backfill
+from pipestream.drain.job import find_drain_job, job_arguments, parse_arguments, read_request
 from pipestream.drain.model import DrainRequest
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import check_graph_text
 from pipestream.graph.write import to_yaml
-from spark_jobs.drain import _backfill, _parse_arguments
+from pipestream.settings import Settings
 
 GRAPH = check_graph_text(b"graph: g\ncluster: c\nnodes: [{id: a, type: connector}]\n", "g.yaml").require()
 SINCE, UNTIL = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def graph_file(tmp_path) -> Path:
+    file = tmp_path / "g.yaml"
+    file.write_text(to_yaml(GRAPH))
+    return file
 
 
 @pytest.mark.parametrize(
@@ -27,15 +34,21 @@ SINCE, UNTIL = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC
         DrainRequest(GRAPH, "t", "run-1", 7, Backfill("b", offsets={0: (1, 5), 1: (0, 3)})),
     ],
 )
-def test_the_spark_job_is_told_the_whole_request(monkeypatch, request_):
-    monkeypatch.setattr(sys, "argv", ["drain.py", "--graph", "g.yaml", *job_arguments(request_)])
+def test_the_job_is_told_the_whole_request(graph_file, request_):
+    arguments = parse_arguments(job_arguments(request_, graph_file, Path("outcome.json")))
 
-    read = _parse_arguments()
+    assert read_request(arguments, Settings()) == request_
+    assert arguments.outcome == Path("outcome.json")
 
-    assert (
-        DrainRequest(GRAPH, read.topic, read.run_id, read.budget, _backfill(read), read.accept_failures, read.start_at)
-        == request_
-    )
+
+def test_a_job_that_is_told_no_budget_takes_that_of_the_settings(graph_file):
+    arguments = parse_arguments(["--graph", str(graph_file), "--topic", "t", "--run-id", "run-1"])
+
+    assert read_request(arguments, Settings(drain_budget=77)).budget == 77
+
+
+def test_the_job_is_found_where_the_project_is_installed():
+    assert Path(find_drain_job()).parts[-2:] == ("spark_jobs", "drain.py")
 
 
 def test_the_graph_that_is_submitted_is_the_same_graph():

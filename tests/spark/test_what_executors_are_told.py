@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from pipestream.settings import CONFIG_VARIABLE
+from spark_jobs.spreading import executor_environment
+
+
+def test_executors_are_told_the_settings_file_by_name_and_no_setting(monkeypatch, tmp_path):
+    file = tmp_path / "settings.toml"
+    file.write_text('s3_access_key = "key"\ns3_secret_key = "s3cr3t"\n')
+    monkeypatch.setenv(CONFIG_VARIABLE, str(file))
+    monkeypatch.setenv("PIPESTREAM_POSTGRES_DSN", "postgresql://user:s3cr3t@127.0.0.1/none")
+
+    assert executor_environment() == {CONFIG_VARIABLE: str(file)}
+
+
+def test_executors_are_told_of_the_file_that_up_wrote(monkeypatch, tmp_path):
+    monkeypatch.delenv(CONFIG_VARIABLE, raising=False)
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / ".pipestream" / "stack.toml"
+    file.parent.mkdir()
+    file.touch()
+
+    assert executor_environment() == {CONFIG_VARIABLE: str(file)}
+
+
+def test_executors_of_a_machine_without_a_file_are_told_nothing(monkeypatch, tmp_path):
+    monkeypatch.delenv(CONFIG_VARIABLE, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    assert executor_environment() == {}
