@@ -84,7 +84,7 @@ def drain(
 
     settings = read_settings()
     request = DrainRequest(
-        graph=load_graph(graph, cel_engine=settings.cel_engine),
+        graph=load_graph(graph),
         topic=topic,
         run_id=run_id or new_run_id(),
         budget=budget or settings.drain_budget,

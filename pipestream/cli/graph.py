@@ -73,8 +73,7 @@ def validate(
     from pipestream.graph.folder_rules import check_together
     from pipestream.graph.load import check_graph_file
 
-    engine = read_settings().cel_engine
-    checks = {file: check_graph_file(file, cel_engine=engine, check_modules=True) for file in _graph_files(files)}
+    checks = {file: check_graph_file(file, check_modules=True) for file in _graph_files(files)}
     together = check_together([(str(file), check.graph) for file, check in checks.items() if check.graph])
     problems = [problem for check in checks.values() for problem in check.problems] + together
     if json:
@@ -102,7 +101,7 @@ def show(
     from pipestream.graph.show import show_edges, show_graph
     from pipestream.graph.write import graph_values
 
-    graph = load_graph(file, cel_engine=read_settings().cel_engine)
+    graph = load_graph(file)
     if mermaid is not None:
         _write(mermaid, to_mermaid(graph).encode())
     if svg is not None:
@@ -130,11 +129,10 @@ def explain(
     from pipestream.graph.load import load_graph
     from pipestream.routing.explain import explain as explain_route
 
-    settings = read_settings()
-    graph = load_graph(file, cel_engine=settings.cel_engine)
+    graph = load_graph(file)
     if at and at not in graph.node_by_id:
         raise SettingsInvalid(f"graph {graph.graph_id} has no node {at!r}; it has: {', '.join(graph.node_by_id)}")
-    explanation = explain_route(graph, _read_document(document), engine=settings.cel_engine, start_node_id=at)
+    explanation = explain_route(graph, _read_document(document), engine=read_settings().cel_engine, start_node_id=at)
     if json:
         emit_json(explanation)
     else:
@@ -153,7 +151,7 @@ def export(
     from pipestream.graph.load import load_graph
     from pipestream.graph.proto import to_binary, to_json
 
-    graph = load_graph(file, cel_engine=read_settings().cel_engine)
+    graph = load_graph(file)
     data = to_binary(graph) if format_ is ExportFormat.BINARY else to_json(graph).rstrip("\n").encode() + b"\n"
     if output is not None:
         _write(output, data)
@@ -179,7 +177,7 @@ def import_message(
         raise SettingsInvalid(f"{file} cannot be read: {error.strerror}") from error
     # No message in binary begins with a brace: that would be the 15th field, which a graph does not have as a group.
     read = from_json if file.suffix == ".json" or data.startswith(b"{") else from_binary
-    text = to_yaml(read(data, source=str(file), cel_engine=read_settings().cel_engine))
+    text = to_yaml(read(data, source=str(file)))
     if output is None:
         sys.stdout.write(text)
     else:

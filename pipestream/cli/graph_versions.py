@@ -55,7 +55,7 @@ def apply(
     from pipestream.topics.apply import preview_graph
 
     settings = read_settings()
-    graph = load_graph(file, cel_engine=settings.cel_engine, check_modules=True)
+    graph = load_graph(file, check_modules=True)
     if not dry_run:
         applied = apply_and_close(graph, settings, force=force)
         emit_json(applied) if json else _show_applied(applied)
@@ -103,10 +103,9 @@ def diff(
     """Show what differs between two graphs, part by part."""
     from pipestream.graph.diff import diff_graphs
 
-    settings = read_settings()
-    with _versions(settings) as versions:
-        second = _find_graph(new or old, settings, versions)
-        first = _find_graph(old if new else second.graph_id, settings, versions)
+    with _versions(read_settings()) as versions:
+        second = _find_graph(new or old, versions)
+        first = _find_graph(old if new else second.graph_id, versions)
     changes = diff_graphs(first, second)
     if json:
         emit_json(changes)
@@ -166,12 +165,12 @@ def _versions(settings: Settings) -> Iterator[GraphVersions]:
         yield versions
 
 
-def _find_graph(text: str, settings: Settings, versions: GraphVersions) -> Graph:
+def _find_graph(text: str, versions: GraphVersions) -> Graph:
     from pipestream.graph.load import SUFFIXES, load_graph
     from pipestream.graph.versions_model import VersionMissing
 
     if Path(text).suffix in SUFFIXES:
-        return load_graph(Path(text), cel_engine=settings.cel_engine)
+        return load_graph(Path(text))
     graph_id, _, version = text.partition("@")
     if version:
         return versions.get(graph_id, int(version) if version.isdecimal() and len(version) < 10 else version)

@@ -49,7 +49,7 @@ def ingest(
     from pipestream.graph.load import load_graph
 
     settings = read_settings()
-    source = find_datasource(load_graph(graph, cel_engine=settings.cel_engine), datasource)
+    source = find_datasource(load_graph(graph), datasource)
     connector = None if folder is None else FolderConnector(folder, pattern)
     with show_progress(source.datasource_id) as progress:
         report = bring_in(settings, source, connector, force=force, progress=progress)

@@ -116,7 +116,7 @@ def set_desired(
     changed = []
     with closing(open_lease_store(settings)) as store:
         registered = store.topics()
-        for name in [topic] if topic else _topics_of(settings, graph):
+        for name in [topic] if topic else _topics_of(graph):
             if name not in registered:
                 known = ", ".join(registered) or "none"
                 raise SettingsInvalid(f"{name} is not registered; apply its graph first. Registered: {known}")
@@ -136,12 +136,12 @@ def set_desired(
         say(f"{each['topic']}: {'started' if each['started'] else 'stopped'}, {replicas_}")
 
 
-def _topics_of(settings: Settings, graph: Path | None) -> list[str]:
+def _topics_of(graph: Path | None) -> list[str]:
     from pipestream.graph.load import load_graph
     from pipestream.topics.required import leased_topics
 
     assert graph is not None
-    return leased_topics(load_graph(graph, cel_engine=settings.cel_engine))
+    return leased_topics(load_graph(graph))
 
 
 def _topics_of_folder(settings: Settings) -> list[str]:

@@ -77,8 +77,8 @@ def read_graphs(settings: Settings, files: list[Path] | None) -> list[Graph]:
     from pipestream.graph.load import load_graph, load_graphs
 
     if files:
-        return [load_graph(file, cel_engine=settings.cel_engine) for file in files]
-    return load_graphs(settings.graphs_folder, cel_engine=settings.cel_engine)
+        return [load_graph(file) for file in files]
+    return load_graphs(settings.graphs_folder)
 
 
 def user_name() -> str:

@@ -40,14 +40,7 @@ def rebaseline(
     settings = read_settings()
     target = to if to is not None else _parse(offset or [])
     with closing(open_lease_store(settings)) as leases:
-        moved = move(
-            settings,
-            load_graph(graph, cel_engine=settings.cel_engine),
-            topic,
-            target,
-            by=user_name(),
-            leases=leases,
-        )
+        moved = move(settings, load_graph(graph), topic, target, by=user_name(), leases=leases)
     if json:
         emit_json([entry_values(entry) for entry in moved])
         return

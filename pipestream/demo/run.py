@@ -24,7 +24,6 @@ from pipestream.leases import open_lease_store
 from pipestream.local import Stack, load_spec
 from pipestream.local.airflow import REPOSITORY
 from pipestream.samples.generate import SAMPLES, write_sample_documents
-from pipestream.settings import load_settings
 from pipestream.topics.apply import apply_graph
 from pipestream.topics.names import node_topic
 
@@ -101,7 +100,7 @@ def _forget_settings() -> None:
 def _load_sample_graph() -> Graph:
     if not GRAPH_FILE.is_file():
         raise StackError(f"{GRAPH_FILE} is missing; run the demo in a checkout of the project that has it")
-    return load_graph(GRAPH_FILE, cel_engine=load_settings().cel_engine, check_modules=True)
+    return load_graph(GRAPH_FILE, check_modules=True)
 
 
 @contextmanager

@@ -75,7 +75,7 @@ def read_request(arguments: argparse.Namespace, settings: Settings) -> DrainRequ
     :raises BackfillInvalid: it asks for a backfill that cannot be.
     """
     return DrainRequest(
-        graph=load_graph(arguments.graph, cel_engine=settings.cel_engine),
+        graph=load_graph(arguments.graph),
         topic=arguments.topic,
         run_id=arguments.run_id,
         budget=arguments.budget or settings.drain_budget,

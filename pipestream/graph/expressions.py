@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from pipestream.graph.report import Report
 
 
-def check_expressions(draft: Draft, report: Report, cel_engine: str) -> None:
+def check_expressions(draft: Draft, report: Report) -> None:
     """Report every condition that does not compile, with a caret under the place."""
 
     def check(text: str, field: str) -> None:
-        for problem in check_condition(text, cel_engine):
+        for problem in check_condition(text):
             report.problem(field, with_caret(text, problem))
 
     for place, node in draft.nodes:

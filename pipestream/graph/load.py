@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from pipestream.graph.model import Graph
 
-DEFAULT_ENGINE = "cel-expr"
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -43,17 +42,17 @@ class GraphCheck:
         return self.graph
 
 
-def load_graph(path: Path, *, cel_engine: str = DEFAULT_ENGINE, check_modules: bool = False) -> Graph:
+def load_graph(path: Path, *, check_modules: bool = False) -> Graph:
     """Return the graph of a file.
 
     :param check_modules: also import the Python modules its nodes name. Off where DAG files are parsed,
         because that must not run foreign code.
     :raises GraphInvalid: the file cannot be read or breaks rules; it lists every problem.
     """
-    return check_graph_file(path, cel_engine=cel_engine, check_modules=check_modules).require()
+    return check_graph_file(path, check_modules=check_modules).require()
 
 
-def load_graphs(folder: Path, *, cel_engine: str = DEFAULT_ENGINE, check_modules: bool = False) -> list[Graph]:
+def load_graphs(folder: Path, *, check_modules: bool = False) -> list[Graph]:
     """Return the graphs of all YAML files in a folder, sorted by id.
 
     :raises GraphInvalid: any of them breaks a rule, or two of them do not go together; all problems are listed.
@@ -61,7 +60,7 @@ def load_graphs(folder: Path, *, cel_engine: str = DEFAULT_ENGINE, check_modules
     if not folder.is_dir():
         raise GraphInvalid([Problem(str(folder), None, "folder", "there is no such folder")])
     files = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.is_file())
-    checks = [(path, check_graph_file(path, cel_engine=cel_engine, check_modules=check_modules)) for path in files]
+    checks = [(path, check_graph_file(path, check_modules=check_modules)) for path in files]
     problems = [problem for _, check in checks for problem in check.problems]
     loaded = [(str(path), check.graph) for path, check in checks if check.graph is not None]
     problems += check_together(loaded)
@@ -70,19 +69,17 @@ def load_graphs(folder: Path, *, cel_engine: str = DEFAULT_ENGINE, check_modules
     return sorted((graph for _, graph in loaded), key=lambda graph: graph.graph_id)
 
 
-def check_graph_file(path: Path, *, cel_engine: str = DEFAULT_ENGINE, check_modules: bool = False) -> GraphCheck:
+def check_graph_file(path: Path, *, check_modules: bool = False) -> GraphCheck:
     """Check a graph file and say all that is wrong with it. Raises nothing."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         return GraphCheck(None, (Problem(str(path), None, "file", f"cannot be read: {error.strerror}"),))
-    return check_graph_text(data, str(path), cel_engine=cel_engine, check_modules=check_modules)
+    return check_graph_text(data, str(path), check_modules=check_modules)
 
 
-def check_graph_text(
-    data: bytes, file: str, *, cel_engine: str = DEFAULT_ENGINE, check_modules: bool = False
-) -> GraphCheck:
+def check_graph_text(data: bytes, file: str, *, check_modules: bool = False) -> GraphCheck:
     """Check a graph's YAML, as ``check_graph_file``; ``file`` is the name used in problems."""
     try:
         tree = parse_yaml(data)
@@ -90,14 +87,12 @@ def check_graph_text(
         return GraphCheck(None, (Problem(file, error.line, "file", error.message, error.hint),))
     if tree is None:
         return GraphCheck(None, (Problem(file, None, "file", "is empty", "a graph starts with graph: ID"),))
-    return _check_tree(tree, file, cel_engine, check_modules)
+    return _check_tree(tree, file, check_modules)
 
 
-def check_graph_values(
-    values: Mapping[str, Any], file: str, *, cel_engine: str = DEFAULT_ENGINE, check_modules: bool = False
-) -> GraphCheck:
+def check_graph_values(values: Mapping[str, Any], file: str, *, check_modules: bool = False) -> GraphCheck:
     """Check a graph given as the plain values of a graph file; its problems have no lines."""
-    return _check_tree(tree_of(values), file, cel_engine, check_modules)
+    return _check_tree(tree_of(values), file, check_modules)
 
 
 def restore_graph(values: Mapping[str, Any], file: str) -> Graph:
@@ -114,20 +109,18 @@ def restore_graph(values: Mapping[str, Any], file: str) -> Graph:
     return build_draft(read).graph
 
 
-def check_graph(
-    graph: Graph, file: str = "graph", *, cel_engine: str = DEFAULT_ENGINE, check_modules: bool = False
-) -> GraphCheck:
+def check_graph(graph: Graph, file: str = "graph", *, check_modules: bool = False) -> GraphCheck:
     """Check a graph that was made in code by the same rules as a file."""
-    return check_graph_values(graph_values(graph), file, cel_engine=cel_engine, check_modules=check_modules)
+    return check_graph_values(graph_values(graph), file, check_modules=check_modules)
 
 
-def _check_tree(tree: Tree, file: str, cel_engine: str, check_modules: bool) -> GraphCheck:
+def _check_tree(tree: Tree, file: str, check_modules: bool) -> GraphCheck:
     report = Report(file)
     values = read_section(tree, GRAPH, "", report)
     if values is None:
         return GraphCheck(None, tuple(report.problems))
     report.close_reading()
     draft = build_draft(values)
-    check_rules(draft, report, cel_engine=cel_engine, check_modules=check_modules)
+    check_rules(draft, report, check_modules=check_modules)
     problems = tuple(report.sorted_problems())
     return GraphCheck(None if problems else draft.graph, problems, tuple(report.warnings))

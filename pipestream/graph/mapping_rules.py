@@ -21,7 +21,7 @@ _MAPPING_NEEDS = {
 }
 
 
-def check_mappings(draft: Draft, report: Report, cel_engine: str) -> None:
+def check_mappings(draft: Draft, report: Report) -> None:
     """Report every mapping that lacks something, has too much, or could never be applied."""
     for place, node in draft.nodes:
         for field, mappings in (("pre_mappings", node.pre_mappings), ("post_mappings", node.post_mappings)):
@@ -32,7 +32,7 @@ def check_mappings(draft: Draft, report: Report, cel_engine: str) -> None:
                     report.problem(f"{where}.id", f"mapping {mapping.mapping_id} is already defined")
                 ids.add(mapping.mapping_id)
                 if _has_its_fields(where, mapping, report):
-                    for message in check_mapping(mapping, cel_engine):
+                    for message in check_mapping(mapping):
                         report.problem(where, message)
 
 

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from pipestream.errors import GraphInvalid, Problem
 from pipestream.gen.ai.pipestream.data.v1.pipeline_core_types_pb2 import AggregateConfig
-from pipestream.graph.load import DEFAULT_ENGINE, check_graph_values, restore_graph
+from pipestream.graph.load import check_graph_values, restore_graph
 from pipestream.graph.model import (
     Datasource,
     DeadLetterPolicy,
@@ -59,7 +59,7 @@ def to_proto(graph: Graph) -> PipelineGraph:
     )
 
 
-def from_proto(message: PipelineGraph, *, source: str = "proto", cel_engine: str = DEFAULT_ENGINE) -> Graph:
+def from_proto(message: PipelineGraph, *, source: str = "proto") -> Graph:
     """Return the graph of a message.
 
     Times and the version number are not part of a graph; what keeps graphs knows them.
@@ -68,7 +68,7 @@ def from_proto(message: PipelineGraph, *, source: str = "proto", cel_engine: str
     :raises GraphInvalid: the message breaks the rules of a graph file; every problem is listed.
     """
     report = Report(source)
-    check = check_graph_values(values_of_message(message, report), source, cel_engine=cel_engine)
+    check = check_graph_values(values_of_message(message, report), source)
     if report.problems:
         raise GraphInvalid([*report.problems, *check.problems])
     return check.require()
@@ -79,12 +79,12 @@ def to_binary(graph: Graph) -> bytes:
     return to_proto(graph).SerializeToString(deterministic=True)
 
 
-def from_binary(data: bytes, *, source: str = "proto", cel_engine: str = DEFAULT_ENGINE) -> Graph:
+def from_binary(data: bytes, *, source: str = "proto") -> Graph:
     """Return the graph of a message's bytes.
 
     :raises GraphInvalid: these are no such bytes, or the graph breaks a rule.
     """
-    return from_proto(_parse(data, source), source=source, cel_engine=cel_engine)
+    return from_proto(_parse(data, source), source=source)
 
 
 def from_kept(data: bytes, *, source: str) -> Graph:
@@ -100,7 +100,7 @@ def to_json(graph: Graph) -> str:
     return json_format.MessageToJson(to_proto(graph), preserving_proto_field_name=True, ensure_ascii=False)
 
 
-def from_json(text: str | bytes, *, source: str = "json", cel_engine: str = DEFAULT_ENGINE) -> Graph:
+def from_json(text: str | bytes, *, source: str = "json") -> Graph:
     """Return the graph of protobuf's JSON.
 
     :raises GraphInvalid: this is no such JSON, or the graph breaks a rule.
@@ -113,7 +113,7 @@ def from_json(text: str | bytes, *, source: str = "json", cel_engine: str = DEFA
         raise GraphInvalid(
             [Problem(source, None, "file", f"not a PipelineGraph in JSON: {message_text[:300]}")]
         ) from None
-    return from_proto(message, source=source, cel_engine=cel_engine)
+    return from_proto(message, source=source)
 
 
 def _parse(data: bytes, source: str) -> PipelineGraph:

@@ -29,7 +29,7 @@ _HOST_PORT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re
 _MAX_CYCLE_SHOWN = 8
 
 
-def check_rules(draft: Draft, report: Report, *, cel_engine: str, check_modules: bool) -> None:
+def check_rules(draft: Draft, report: Report, *, check_modules: bool) -> None:
     """Report every rule that a draft breaks."""
     _check_graph(draft, report)
     _check_ids(draft, report)
@@ -40,8 +40,8 @@ def check_rules(draft: Draft, report: Report, *, cel_engine: str, check_modules:
     _check_datasources(draft, report)
     _check_cycles(draft, report)
     check_topics(draft, report)
-    check_expressions(draft, report, cel_engine)
-    check_mappings(draft, report, cel_engine)
+    check_expressions(draft, report)
+    check_mappings(draft, report)
     _check_reachable(draft, report)
 
 

@@ -24,25 +24,25 @@ __all__ = [
 ]
 
 
-def check_condition(text: str, engine: str = "cel-expr") -> list[ConditionProblem]:
+def check_condition(text: str) -> list[ConditionProblem]:
     """Say everything that is wrong with a condition; an empty list means it can be saved.
 
     Syntax, limits, names, field paths, operand types and a boolean result are checked, all against the
     wire's descriptors. Where cel-expr-python is not installed, celpy checks all of these but operand types:
     there a wrong type shows up as a ConditionError on the first document.
     """
-    return list(_problems_of(text, engine, boolean=True))
+    return list(_problems_of(text, boolean=True))
 
 
-def check_expression(text: str, engine: str = "cel-expr") -> list[ConditionProblem]:
+def check_expression(text: str) -> list[ConditionProblem]:
     """As ``check_condition``, for an expression that may give a value of any type."""
-    return list(_problems_of(text, engine, boolean=False))
+    return list(_problems_of(text, boolean=False))
 
 
 # Graphs repeat their conditions, and a graph is checked again whenever it is loaded.
 @lru_cache(maxsize=4096)
-def _problems_of(text: str, engine: str, *, boolean: bool) -> tuple[ConditionProblem, ...]:
-    checker = open_checker(engine)
+def _problems_of(text: str, *, boolean: bool) -> tuple[ConditionProblem, ...]:
+    checker = open_checker()
     try:
         expr = parse(text)
         # Limits come first: a hostile expression must not even be compiled.
@@ -110,15 +110,15 @@ def compile_conditions(graph: Graph, engine: str) -> Conditions:
     :raises ConditionError: a condition does not compile, so the graph was never checked.
     """
     for edge in graph.edges:
-        _refuse_problems(edge.edge_id, edge.condition, engine)
+        _refuse_problems(edge.edge_id, edge.condition)
     for node in graph.nodes:
         for number, text in enumerate(node.filters):
-            _refuse_problems(f"{node.node_id}:filter[{number}]", text, engine)
+            _refuse_problems(f"{node.node_id}:filter[{number}]", text)
     return Conditions(graph, engine)
 
 
-def _refuse_problems(owner: str, text: str, engine: str) -> None:
-    if text.strip() and (problems := _problems_of(text, engine, boolean=True)):
+def _refuse_problems(owner: str, text: str) -> None:
+    if text.strip() and (problems := _problems_of(text, boolean=True)):
         raise ConditionError(owner, with_caret(text, problems[0]))
 
 

@@ -78,12 +78,12 @@ def open_engine(name: str) -> Engine:
     return CelExprEngine()
 
 
-def open_checker(name: str) -> Engine:
-    """Open the engine that checks expressions for ``name``: Google's wherever it is installed.
+def open_checker() -> Engine:
+    """Open the engine that checks expressions, whichever is to evaluate them: Google's wherever it is installed.
 
     celpy has no type checker, so alone it checks names and field paths but not operand types.
     """
     try:
         return open_engine("cel-expr")
     except SettingsInvalid:
-        return open_engine(name)
+        return open_engine("celpy")

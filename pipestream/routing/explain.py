@@ -93,7 +93,7 @@ def explain(
     document: PipeDoc,
     stream: PipeStream | None = None,
     *,
-    engine: str = "cel-expr",
+    engine: str,
     start_node_id: str = "",
 ) -> Explanation:
     """Follow ``document`` from ``start_node_id``, else the stream's node, else every entry of the graph.

@@ -48,7 +48,7 @@ def apply_mappings(mappings: Sequence[FieldMapping], stream: PipeStream, documen
     return mapped
 
 
-def check_mapping(mapping: FieldMapping, engine: str = "cel-expr") -> list[str]:
+def check_mapping(mapping: FieldMapping) -> list[str]:
     """Say everything that is wrong with a mapping; an empty list means it can be saved."""
     paths = (*mapping.source_field_paths, *mapping.target_field_paths)
     problems = [problem for path in paths if (problem := check_path(path)) is not None]
@@ -61,7 +61,7 @@ def check_mapping(mapping: FieldMapping, engine: str = "cel-expr") -> list[str]:
         case MappingType.SPLIT if not mapping.delimiter:
             problems.append("a split needs a delimiter")
         case MappingType.CEL:
-            found = check_expression(mapping.expression, engine)
+            found = check_expression(mapping.expression)
             problems += [with_caret(mapping.expression, problem) for problem in found]
     return problems
 
@@ -159,7 +159,7 @@ def _split(mapping: FieldMapping, document: PipeDoc) -> None:
 
 @lru_cache(maxsize=1024)
 def _compiled(expression: str, engine: str) -> tuple[Program, Bind]:
-    if problems := check_expression(expression, engine):
+    if problems := check_expression(expression):
         raise MappingError(with_caret(expression, problems[0]))
     opened = open_engine(engine)
     return opened.compile(expression), opened.binder([parse(expression)])

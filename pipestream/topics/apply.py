@@ -51,7 +51,7 @@ def preview_graph(
     :raises GraphInvalid: the graph breaks a rule, by itself or beside the other active graphs.
     """
     others = _other_graphs(graph, versions)
-    _refuse_invalid(graph, settings, others)
+    _refuse_invalid(graph, others)
     admin = admin or TopicAdmin(settings)
     existing = admin.existing()
     previous = versions.active(graph.graph_id)
@@ -131,12 +131,12 @@ def _register(graph: Graph, lease_store: LeaseStore) -> None:
     lease_store.register(topics)
 
 
-def _refuse_invalid(graph: Graph, settings: Settings, others: list[Graph]) -> None:
+def _refuse_invalid(graph: Graph, others: list[Graph]) -> None:
     name = f"graph {graph.graph_id}"
     if graph.mode is GraphMode.DESIGN:
         hint = "set mode: production when it is ready"
         raise GraphInvalid([Problem(name, None, "mode", "a graph in design is not applied", hint)])
-    check = check_graph(graph, name, cel_engine=settings.cel_engine, check_modules=True)
+    check = check_graph(graph, name, check_modules=True)
     problems = [*check.problems]
     if not problems:
         beside = [(f"graph {other.graph_id}", other) for other in others]

@@ -67,7 +67,7 @@ def refuse_broken_graphs(folder: Path) -> None:
 
 def _build_folder(folder: Path, only: str | None = None) -> tuple[list[DAG], list[Problem]]:
     settings = load_settings()
-    found = read_folder(folder, settings.cel_engine)
+    found = read_folder(folder)
     dags = []
     problems = list(found.problems)
     for dag_id, (file, build) in _plan_dags(found.graphs, settings, problems).items():

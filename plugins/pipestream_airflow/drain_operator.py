@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from pipestream.drain.backfill import Backfill
-    from pipestream.settings import Settings
 
 STOP_TIMEOUT_S = 20.0
 """For Spark to end its tasks and the driver to give back the lease. Airflow itself waits 60 s, then kills."""
@@ -72,9 +71,8 @@ class DrainOperator(SparkSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:
-            settings = load_settings()
-            request = self._request(context, settings)
-            self._skip_if_pointless(request, settings)
+            request = self._request(context)
+            self._skip_if_pointless(request)
             self.application = find_drain_job()
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error
@@ -114,7 +112,7 @@ class DrainOperator(SparkSubmitOperator):
         if self._process is not None and self._process.stdout is not None:
             self._process.stdout.close()
 
-    def _request(self, context: Context, settings: Settings) -> DrainRequest:
+    def _request(self, context: Context) -> DrainRequest:
         """Return what this task is to drain.
 
         :raises AirflowSkipException: nothing, whatever waits.
@@ -126,7 +124,7 @@ class DrainOperator(SparkSubmitOperator):
         if self.paused_datasource:
             raise AirflowSkipException(f"datasource {self.paused_datasource} is paused in the graph")
         return DrainRequest(
-            graph=load_graph(Path(self.graph_file), cel_engine=settings.cel_engine),
+            graph=load_graph(Path(self.graph_file)),
             topic=self.topic,
             run_id=name_run(context, self.task_id),
             budget=params.budget,
@@ -142,9 +140,9 @@ class DrainOperator(SparkSubmitOperator):
         interval = (context.get("data_interval_start"), context.get("data_interval_end"))
         return params.backfill(run.run_type, interval, run.run_after)
 
-    def _skip_if_pointless(self, request: DrainRequest, settings: Settings) -> None:
+    def _skip_if_pointless(self, request: DrainRequest) -> None:
         find_reason = find_reason_to_skip_backfill if request.backfill else find_reason_to_skip
-        if reason := find_reason(settings, request):
+        if reason := find_reason(load_settings(), request):
             raise AirflowSkipException(reason)
 
     def _come_back_later(self, reason: str) -> NoReturn:

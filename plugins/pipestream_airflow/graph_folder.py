@@ -23,12 +23,12 @@ class GraphFolder:
     problems: tuple[Problem, ...]
 
 
-def read_folder(folder: Path, cel_engine: str) -> GraphFolder:
+def read_folder(folder: Path) -> GraphFolder:
     """Read every graph file of a folder, in the order of their names. Raises nothing."""
     if not folder.is_dir():
         return GraphFolder((), (Problem(str(folder), None, "folder", "there is no such folder"),))
     files = sorted(file for file in folder.iterdir() if file.suffix in SUFFIXES)
-    checks = [(file, check_graph_file(file, cel_engine=cel_engine)) for file in files]
+    checks = [(file, check_graph_file(file)) for file in files]
     loaded = [(file, check.graph) for file, check in checks if check.graph is not None]
     problems = [problem for _, check in checks for problem in check.problems]
     problems += check_together([(str(file), graph) for file, graph in loaded])

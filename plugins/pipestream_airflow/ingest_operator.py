@@ -36,7 +36,7 @@ class IngestOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
         try:
             settings = load_settings()
-            graph = load_graph(Path(self.graph_file), cel_engine=settings.cel_engine)
+            graph = load_graph(Path(self.graph_file))
             datasource = graph.datasource_by_id[self.datasource_id]
             report = ingest(settings, datasource, progress=self._log_progress)
         except TerminalError as error:

@@ -152,7 +152,7 @@ def test_a_missing_engine_names_the_other(monkeypatch):
     try:
         with pytest.raises(SettingsInvalid, match="install cel-expr-python, or choose celpy"):
             open_engine("cel-expr")
-        assert check_condition("doc.not_a_field_of_a_document == 1", "celpy")[0].message == (
+        assert check_condition("doc.not_a_field_of_a_document == 1")[0].message == (
             "PipeDoc has no field not_a_field_of_a_document"
         )
     finally:

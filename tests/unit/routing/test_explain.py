@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from pipestream.graph.model import Datasource, Edge, FieldMapping, Graph, MappingType, Node, NodeType, Transport
-from pipestream.routing.explain import MAX_STEPS, explain
+from pipestream.routing import explain as explaining
+from pipestream.routing.explain import MAX_STEPS
 from pipestream.wire import PipeDoc, PipeStream
+
+explain = partial(explaining.explain, engine="cel-expr")
 
 NODES = (
     Node("parser", "main", module="python:never.run:this"),
