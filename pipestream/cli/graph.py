@@ -70,21 +70,25 @@ def validate(
 
     Changes nothing and needs no server. Ends with 2 if a graph breaks a rule.
     """
-    from pipestream.graph.folder_rules import check_together
-    from pipestream.graph.load import check_graph_file
+    from pipestream.graph.folder import check_graph_files
 
-    checks = {file: check_graph_file(file, check_modules=True) for file in _graph_files(files)}
-    together = check_together([(str(file), check.graph) for file, check in checks.items() if check.graph])
-    problems = [problem for check in checks.values() for problem in check.problems] + together
+    found = check_graph_files(_graph_files(files), check_modules=True)
     if json:
-        warnings = [warning for check in checks.values() for warning in check.warnings]
-        emit_json({"valid": not problems, "files": list(checks), "problems": problems, "warnings": warnings})
+        warnings = [warning for check in found.checks.values() for warning in check.warnings]
+        emit_json(
+            {
+                "valid": not found.problems,
+                "files": list(found.checks),
+                "problems": found.problems,
+                "warnings": warnings,
+            }
+        )
     else:
-        for file, check in checks.items():
+        for file, check in found.checks.items():
             _tell(file, check)
-        for problem in together:
+        for problem in found.between:
             say(str(problem), style="red")
-    if problems:
+    if found.problems:
         raise typer.Exit(2)
 
 
@@ -192,11 +196,11 @@ def schema() -> None:
 
 
 def _graph_files(files: list[Path]) -> list[Path]:
-    from pipestream.graph.load import SUFFIXES
+    from pipestream.graph.folder import SUFFIXES, find_graph_files
 
     found: list[Path] = []
     for file in files:
-        found += sorted(each for each in file.iterdir() if each.suffix in SUFFIXES) if file.is_dir() else [file]
+        found += find_graph_files(file) if file.is_dir() else [file]
     if not found:
         raise typer.BadParameter(f"no graph files ({', '.join(SUFFIXES)}) in {', '.join(map(str, files))}")
     return list(dict.fromkeys(found))

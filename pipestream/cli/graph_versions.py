@@ -166,7 +166,8 @@ def _versions(settings: Settings) -> Iterator[GraphVersions]:
 
 
 def _find_graph(text: str, versions: GraphVersions) -> Graph:
-    from pipestream.graph.load import SUFFIXES, load_graph
+    from pipestream.graph.folder import SUFFIXES
+    from pipestream.graph.load import load_graph
     from pipestream.graph.versions_model import VersionMissing
 
     if Path(text).suffix in SUFFIXES:

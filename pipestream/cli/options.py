@@ -74,7 +74,8 @@ def read_graphs(settings: Settings, files: list[Path] | None) -> list[Graph]:
 
     :raises GraphInvalid: one of them breaks a rule.
     """
-    from pipestream.graph.load import load_graph, load_graphs
+    from pipestream.graph.folder import load_graphs
+    from pipestream.graph.load import load_graph
 
     if files:
         return [load_graph(file) for file in files]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from pipestream.errors import GraphInvalid, Problem
 from pipestream.graph.draft import build_draft
-from pipestream.graph.folder_rules import check_together
 from pipestream.graph.read import read_section
 from pipestream.graph.report import Report
 from pipestream.graph.rules import check_rules
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pipestream.graph.model import Graph
-
-SUFFIXES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +47,6 @@ def load_graph(path: Path, *, check_modules: bool = False) -> Graph:
     :raises GraphInvalid: the file cannot be read or breaks rules; it lists every problem.
     """
     return check_graph_file(path, check_modules=check_modules).require()
-
-
-def load_graphs(folder: Path, *, check_modules: bool = False) -> list[Graph]:
-    """Return the graphs of all YAML files in a folder, sorted by id.
-
-    :raises GraphInvalid: any of them breaks a rule, or two of them do not go together; all problems are listed.
-    """
-    if not folder.is_dir():
-        raise GraphInvalid([Problem(str(folder), None, "folder", "there is no such folder")])
-    files = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.is_file())
-    checks = [(path, check_graph_file(path, check_modules=check_modules)) for path in files]
-    problems = [problem for _, check in checks for problem in check.problems]
-    loaded = [(str(path), check.graph) for path, check in checks if check.graph is not None]
-    problems += check_together(loaded)
-    if problems:
-        raise GraphInvalid(problems)
-    return sorted((graph for _, graph in loaded), key=lambda graph: graph.graph_id)
 
 
 def check_graph_file(path: Path, *, check_modules: bool = False) -> GraphCheck:

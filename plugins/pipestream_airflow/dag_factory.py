@@ -14,6 +14,7 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, TriggerRule, get_parsing
 from airflow.sdk.exceptions import AirflowException
 
 from pipestream.errors import GraphInvalid, Problem
+from pipestream.graph.folder import check_graph_files, find_graph_files
 from pipestream.graph.model import GraphMode
 from pipestream.graph.order import DrainStep, drain_order
 from pipestream.settings import Settings, load_settings
@@ -21,7 +22,6 @@ from pipestream.topics.names import TopicKind, node_topic
 from pipestream_airflow.drain_operator import DrainOperator
 from pipestream_airflow.drain_pool import POOL
 from pipestream_airflow.graph_doc import describe_graph
-from pipestream_airflow.graph_folder import read_folder
 from pipestream_airflow.ingest_operator import IngestOperator
 from pipestream_airflow.run_params import form
 from pipestream_airflow.upkeep_operator import UpkeepOperator
@@ -66,11 +66,13 @@ def refuse_broken_graphs(folder: Path) -> None:
 
 
 def _build_folder(folder: Path, only: str | None = None) -> tuple[list[DAG], list[Problem]]:
-    settings = load_settings()
-    found = read_folder(folder)
+    try:
+        found = check_graph_files(find_graph_files(folder))
+    except GraphInvalid as error:
+        return [], [*error.problems]
     dags = []
     problems = list(found.problems)
-    for dag_id, (file, build) in _plan_dags(found.graphs, settings, problems).items():
+    for dag_id, (file, build) in _plan_dags(found.sound, load_settings(), problems).items():
         if only not in (None, dag_id):
             continue
         try:
@@ -85,10 +87,10 @@ def _build_folder(folder: Path, only: str | None = None) -> tuple[list[DAG], lis
 
 
 def _plan_dags(
-    graphs: Sequence[tuple[Graph, Path]], settings: Settings, problems: list[Problem]
+    graphs: Sequence[tuple[Path, Graph]], settings: Settings, problems: list[Problem]
 ) -> dict[str, tuple[Path, Callable[[], DAG]]]:
     """Return how to build each DAG: first those of the graphs, then those of their datasources."""
-    usable = [(graph, file) for graph, file in graphs if graph.mode is not GraphMode.DESIGN]
+    usable = [(graph, file) for file, graph in graphs if graph.mode is not GraphMode.DESIGN]
     planned: dict[str, tuple[Path, Callable[[], DAG]]] = {
         dag_id_of(graph): (file, partial(build_dag, graph, file, settings)) for graph, file in usable
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipestream.errors import GraphInvalid
-from pipestream.graph.load import load_graphs
+from pipestream.graph.folder import load_graphs
 
 GRAPH = """\
 graph: {graph}

@@ -1,0 +1,63 @@
+"""Read graph files together: each is checked by itself, then all of them beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipestream.errors import GraphInvalid, Problem
+from pipestream.graph.folder_rules import check_together
+from pipestream.graph.load import GraphCheck, check_graph_file
+from pipestream.graph.model import Graph
+
+SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphFiles:
+    """What checking graph files found."""
+
+    checks: Mapping[Path, GraphCheck]
+    """Each file by itself."""
+    between: tuple[Problem, ...]
+    """What is wrong between graphs that are right by themselves."""
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Return everything that is wrong with any of them."""
+        return [*(problem for check in self.checks.values() for problem in check.problems), *self.between]
+
+    @property
+    def sound(self) -> list[tuple[Path, Graph]]:
+        """Return the graphs with which nothing is wrong, each with its file, in the order of the files."""
+        broken = {problem.file for problem in self.problems}
+        return [(file, check.graph) for file, check in self.checks.items() if check.graph and str(file) not in broken]
+
+
+def check_graph_files(files: Iterable[Path], *, check_modules: bool = False) -> GraphFiles:
+    """Check graph files and say all that is wrong with them. Raises nothing."""
+    checks = {file: check_graph_file(file, check_modules=check_modules) for file in files}
+    loaded = [(str(file), check.graph) for file, check in checks.items() if check.graph is not None]
+    return GraphFiles(checks, tuple(check_together(loaded)))
+
+
+def find_graph_files(folder: Path) -> list[Path]:
+    """Return the graph files of a folder, in the order of their names.
+
+    :raises GraphInvalid: there is no such folder.
+    """
+    if not folder.is_dir():
+        raise GraphInvalid([Problem(str(folder), None, "folder", "there is no such folder")])
+    return sorted(file for file in folder.iterdir() if file.suffix in SUFFIXES)
+
+
+def load_graphs(folder: Path) -> list[Graph]:
+    """Return the graphs of all files in a folder, sorted by id.
+
+    :raises GraphInvalid: any of them breaks a rule, or two of them do not go together; all problems are listed.
+    """
+    found = check_graph_files(find_graph_files(folder))
+    if found.problems:
+        raise GraphInvalid(found.problems)
+    return sorted((graph for _, graph in found.sound), key=lambda graph: graph.graph_id)
