@@ -47,6 +47,7 @@ def ingest(
     from pipestream.connectors.folder import FolderConnector
     from pipestream.connectors.ingest import ingest as bring_in
     from pipestream.graph.load import load_graph
+    from pipestream.topics.names import intake_topic
 
     settings = read_settings()
     source = find_datasource(load_graph(graph), datasource)
@@ -58,7 +59,7 @@ def ingest(
     else:
         say(
             f"{report.documents} documents: {report.new} new, {report.changed} changed, "
-            f"{report.unchanged} unchanged; {report.published} published to intake.{report.datasource_id}"
+            f"{report.unchanged} unchanged; {report.published} published to {intake_topic(report.datasource_id)}"
         )
         if report.failed:
             show_table(["not read", "why"], [[each.source, each.reason] for each in report.failed], fold=["why"])

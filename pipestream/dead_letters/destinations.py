@@ -9,11 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pipestream.dead_letters.model import INTAKE_CLUSTER, DeadLetter
+from pipestream.dead_letters.model import DeadLetter
 from pipestream.errors import IdInvalid, TerminalError
 from pipestream.graph.flow import topic_targets
 from pipestream.graph.model import Graph
-from pipestream.topics.names import TopicKind, TopicName, intake_topic, node_topic, parse_topic
+from pipestream.topics.names import (
+    INTAKE_CLUSTER,
+    TopicKind,
+    TopicName,
+    intake_topic,
+    is_intake,
+    node_topic,
+    parse_topic,
+)
 
 
 class NoWayBack(TerminalError):
@@ -64,7 +72,7 @@ class Destinations:
             raise NoWayBack(f"graph {graph.graph_id} has no node {node_id} any more")
         leading = [topic for topic, target in self._targets[graph.graph_id].items() if target == node_id]
         # An intake topic makes a new stream of each record; a letter of a node's own is a stream already.
-        leading = [topic for topic in leading if not topic.startswith("intake.")]
+        leading = [topic for topic in leading if not is_intake(topic)]
         if not leading:
             raise NoWayBack(
                 f"no topic leads to node {node_id} of graph {graph.graph_id} but the intake of its datasource, which "

@@ -16,11 +16,8 @@ from google.protobuf.message import DecodeError
 from pipestream.drain.dead_letters import CONNECT, FIRST_FAILED_AT, OWN, REPLAYS
 from pipestream.errors import IdInvalid
 from pipestream.kafka.records import InputRecord, header
-from pipestream.topics.names import TopicKind, parse_topic
+from pipestream.topics.names import INTAKE_CLUSTER, TopicKind, parse_topic
 from pipestream.wire import PipeStream
-
-INTAKE_CLUSTER = "intake"
-"""What stands for the cluster in the name of a datasource's dead-letter topic."""
 
 
 class State(Enum):

@@ -25,7 +25,7 @@ from pipestream.local import Stack, load_spec
 from pipestream.local.airflow import REPOSITORY
 from pipestream.samples.generate import SAMPLES, write_sample_documents
 from pipestream.topics.apply import apply_graph
-from pipestream.topics.names import node_topic
+from pipestream.topics.names import intake_topic, node_topic
 
 if TYPE_CHECKING:
     from pipestream.graph.model import Graph
@@ -149,7 +149,7 @@ def _bring_in(graph: Graph, settings: Settings, documents: int, tell: Tell) -> i
     report = ingest(settings, source)
     if report.failed:
         raise StackError(f"{report.failed[0].source} could not be read: {report.failed[0].reason}")
-    tell(f"ingested {report.published} documents into intake.{source.datasource_id}")
+    tell(f"ingested {report.published} documents into {intake_topic(source.datasource_id)}")
     return report.published
 
 

@@ -39,6 +39,7 @@ from pipestream.offsets.plan import cut_ranges, plan_ranges
 from pipestream.offsets.reconcile import reconcile
 from pipestream.offsets.start import start_offsets
 from pipestream.settings import Settings
+from pipestream.topics.names import datasource_of
 
 log = logging.getLogger(__name__)
 
@@ -250,7 +251,6 @@ class SlotRun:
         ranges: Sequence[OffsetRange],
         transactional_ids: tuple[str, ...],
     ) -> RangeTask:
-        datasource_id = self.request.topic.removeprefix("intake.") if self.request.topic.startswith("intake.") else ""
         return RangeTask(
             topic=self.request.topic,
             topic_id=identity.topic_id,
@@ -259,7 +259,7 @@ class SlotRun:
             group=self.group,
             run_id=self.request.run_id,
             node_id=node_id,
-            datasource_id=datasource_id,
+            datasource_id=datasource_of(self.request.topic),
             accept_failures=self.request.accept_failures,
             doc_ids=self.request.backfill.doc_ids if self.request.backfill else (),
             is_live=self.request.backfill is None,

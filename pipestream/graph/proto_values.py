@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pipestream.gen.ai.pipestream.config.v1 import pipeline_config_models_pb2 as config_pb2
 from pipestream.gen.ai.pipestream.data.v1 import pipeline_core_types_pb2 as data_pb2
 from pipestream.graph.fields import MAX_SAFE_INTEGER
+from pipestream.topics.names import TopicKind, TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -90,7 +91,7 @@ def _refuse_unsupported(node: GraphNode, graph: PipelineGraph, place: str, repor
     if node.cluster_id not in ("", graph.cluster_id):
         hint = "a graph lives in one cluster; an edge may lead to another"
         report.problem(f"{place}.cluster_id", f"{node.cluster_id}, but the graph's is {graph.cluster_id}", hint)
-    own_topic = f"pipestream.{graph.cluster_id}.{node.node_id}"
+    own_topic = str(TopicName(TopicKind.NODE, graph.cluster_id, node.node_id))
     if node.kafka_input_topic not in ("", own_topic):
         hint = "set kafka_topic on the edges that lead to it"
         report.problem(f"{place}.kafka_input_topic", f"a node's own topic is always {own_topic}", hint)

@@ -17,6 +17,7 @@ from pipestream.graph.start import check_schedule, parse_start
 from pipestream.graph.topic_rules import check_topics
 from pipestream.ids import check_graph_id, check_key_part
 from pipestream.modules.resolve import parse_module, resolve_module
+from pipestream.topics.names import INTAKE_CLUSTER, TopicKind, TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,9 +50,9 @@ def _check_graph(draft: Draft, report: Report) -> None:
     graph = draft.graph
     _check_id(graph.graph_id, "graph", "graph id", report)
     _check_id(graph.cluster_id, "cluster", "cluster id", report)
-    if graph.cluster_id == "intake":
+    if graph.cluster_id == INTAKE_CLUSTER:
         # dlq.intake.x would be the dead letters of both node x and datasource x
-        report.problem("cluster", "a cluster cannot be called intake", "that word names the intake topics")
+        report.problem("cluster", f"a cluster cannot be called {INTAKE_CLUSTER}", "that word names the intake topics")
     if graph.schedule:
         _check_text(check_schedule, graph.schedule, "schedule", report)
 
@@ -152,7 +153,7 @@ def _check_edge(draft: Draft, place: str, edge: Edge, report: Report) -> None:
         if edge.transport is Transport.GRPC:
             report.problem(f"{place}.transport", "an edge to another cluster always goes by Kafka", "remove transport")
         if edge.kafka_topic:
-            bridge = f"bridge.{edge.to_cluster_id}.{edge.to_node_id}"
+            bridge = TopicName(TopicKind.BRIDGE, edge.to_cluster_id, edge.to_node_id)
             report.problem(f"{place}.topic", f"an edge to another cluster always goes to {bridge}", "remove topic")
     elif edge.to_node_id not in draft.graph.node_by_id:
         _report_unknown_node(draft, f"{place}.to", edge.to_node_id, report)

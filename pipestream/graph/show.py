@@ -9,7 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from pipestream.graph.draw import to_mermaid, to_svg
-from pipestream.topics.names import edge_topic
+from pipestream.topics.names import edge_topic, intake_topic
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,7 +26,7 @@ def show_graph(graph: Graph) -> RenderableType:
     for source in graph.datasources:
         branch = tree.add(
             _line(
-                (f"intake.{source.datasource_id}", "green"),
+                (intake_topic(source.datasource_id), "green"),
                 ("paused" if source.paused else "", "red"),
                 (source.schedule, "dim"),
             )

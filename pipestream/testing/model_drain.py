@@ -14,7 +14,7 @@ from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.kafka.writer import Progress
 from pipestream.ledger import Tally
 from pipestream.testing.broker import ModelBroker
-from pipestream.topics.names import intake_dead_letter_topic
+from pipestream.topics.names import datasource_of, intake_dead_letter_topic
 
 RUN, ORIGIN = "model.run", "model.origin"
 """Headers of what comes out: the run that it came out of, and the ``PARTITION/OFFSET`` that it was made from."""
@@ -112,7 +112,7 @@ class _RangeDrain:
         return dead_letter(
             record,
             ModuleFailed("this document is poison"),
-            topic=intake_dead_letter_topic(self.offsets.topic.removeprefix("intake.")),
+            topic=intake_dead_letter_topic(datasource_of(self.offsets.topic)),
             node_id=self.node_id,
             attempts=1,
             run_id=self.run_id,

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from pipestream.graph.model import Edge
 
 
-# Kafka's own rule; a name of dots alone would be a folder of the broker.
-_KAFKA_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", re.ASCII)
+# Kafka's own rule; a name of dots alone would be a folder of the broker, and its own topics start with __.
+_KAFKA_NAME = re.compile(r"(?!\.{1,2}$)(?!__)[A-Za-z0-9._-]{1,249}", re.ASCII)
+KAFKA_NAME_RULE = "use 1 to 249 letters, digits, . _ and -, not starting with __"
+INTAKE_CLUSTER = "intake"
+"""What stands for the cluster in the name of a datasource's dead-letter topic."""
 
 
 class TopicKind(Enum):
@@ -59,7 +62,23 @@ def dead_letter_topic(cluster_id: str, node_id: str) -> str:
 
 
 def intake_dead_letter_topic(datasource_id: str) -> str:
-    return _of_node(TopicKind.DEAD_LETTERS, "intake", datasource_id)
+    return _of_node(TopicKind.DEAD_LETTERS, INTAKE_CLUSTER, datasource_id)
+
+
+def datasource_of(topic: str) -> str:
+    """Return the datasource whose intake topic this is; empty for every other topic."""
+    kind, _, datasource_id = topic.partition(".")
+    return datasource_id if kind == TopicKind.INTAKE.value else ""
+
+
+def is_intake(topic: str) -> bool:
+    """Tell the topics that datasources publish to from those that drains write to."""
+    return bool(datasource_of(topic))
+
+
+def is_kafka_name(topic: str) -> bool:
+    """Tell whether Kafka takes a name, and would not take it for one of its own."""
+    return _KAFKA_NAME.fullmatch(topic) is not None
 
 
 def check_topic(topic: str) -> str:
@@ -69,10 +88,8 @@ def check_topic(topic: str) -> str:
     """
     if topic.split(".")[0] in {kind.value for kind in TopicKind}:
         return str(parse_topic(topic))
-    if not _KAFKA_NAME.fullmatch(topic) or topic.startswith("__"):
-        raise IdInvalid(
-            f"{topic[:100]!r} cannot be a topic: use 1 to 249 letters, digits, . _ and -, not starting with __"
-        )
+    if not is_kafka_name(topic):
+        raise IdInvalid(f"{topic[:100]!r} cannot be a topic: {KAFKA_NAME_RULE}")
     return topic
 
 

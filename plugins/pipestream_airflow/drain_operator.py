@@ -26,6 +26,7 @@ from pipestream.drain.model import DrainRequest
 from pipestream.errors import TerminalError
 from pipestream.graph.load import load_graph
 from pipestream.settings import load_settings
+from pipestream.topics.names import is_intake
 from pipestream_airflow.drain_check import find_reason_to_skip, find_reason_to_skip_backfill
 from pipestream_airflow.run_params import RunParams
 
@@ -134,7 +135,7 @@ class DrainOperator(SparkSubmitOperator):
 
     def _backfill(self, params: RunParams, context: Context) -> Backfill | None:
         """Return what to drain again. Only intake is: what comes of it waits in the other topics like anything."""
-        if not self.topic.startswith("intake."):
+        if not is_intake(self.topic):
             return None
         run = context["dag_run"]
         interval = (context.get("data_interval_start"), context.get("data_interval_end"))

@@ -44,6 +44,14 @@ def test_a_name_outside_the_convention_is_refused(topic):
         names.parse_topic(topic)
 
 
+def test_an_intake_topic_names_its_datasource_and_no_other_topic_does():
+    assert names.datasource_of(names.intake_topic("files")) == "files"
+    assert names.is_intake(names.intake_topic("files"))
+    for topic in (names.node_topic("main", "intake"), names.intake_dead_letter_topic("files"), "intake", "intakes.a"):
+        assert names.datasource_of(topic) == ""
+        assert not names.is_intake(topic)
+
+
 def test_derived_ids_are_stable_and_differ_in_every_part():
     base = ("g", "id-1", "intake.a", 0, 5)
     others = [
