@@ -144,12 +144,12 @@ def rollback(
 
 def apply_and_close(graph: Graph, settings: Settings, *, force: bool = False) -> Applied:
     """Apply a graph with connections of its own; topics that its ledger has read up may be retired."""
-    from pipestream.drain.check import pending
+    from pipestream.drain.lag import find_lag
     from pipestream.leases import open_lease_store
     from pipestream.topics.apply import apply_graph
 
     def is_drained(topic: str) -> bool:
-        return pending(settings, graph, topic) == 0
+        return find_lag(settings, graph, topic) == 0
 
     with _versions(settings) as versions, closing(open_lease_store(settings)) as leases:
         return apply_graph(

@@ -10,6 +10,7 @@ from pipestream.kafka.broker import Broker
 from pipestream.kafka.ranges import Watermarks
 from pipestream.ledger import Entry, Ledger
 from pipestream.ledger.check import Fault, find_faults
+from pipestream.offsets.plan import count_lag
 from pipestream.settings import Settings
 
 
@@ -27,8 +28,8 @@ class TopicAudit:
 
     @property
     def lag(self) -> int:
-        """Offsets that wait; Kafka's transaction markers count as well."""
-        return sum(max(0, m.high - self.heads.get(p, m.low)) for p, m in self.watermarks.items())
+        """Return how many offsets wait, as ``count_lag`` counts them."""
+        return count_lag(self.heads, self.watermarks)
 
     @property
     def dead_letters(self) -> int:

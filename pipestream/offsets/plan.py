@@ -40,6 +40,16 @@ def cut_ranges(ranges: Sequence[OffsetRange], budget: int) -> list[OffsetRange]:
     return sorted(cut)
 
 
+def count_lag(heads: Mapping[int, int], watermarks: Mapping[int, Watermarks]) -> int:
+    """Return a topic's lag: how many offsets lie between the ledger's heads and the ends of the partitions.
+
+    Counted from the heads, so that what a dead run did and could not enter is not "nothing to do". All that a
+    partition without a head holds counts: where a topic that no run has seen yet starts, its first run decides.
+    Kafka's transaction markers count as well. A head that the topic does not reach is no lag.
+    """
+    return sum(max(0, marks.high - heads.get(partition, marks.low)) for partition, marks in watermarks.items())
+
+
 def find_waiting(
     topic: str, next_offsets: Mapping[int, int], watermarks: Mapping[int, Watermarks]
 ) -> list[OffsetRange]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from pipestream.drain.check import pending
+from pipestream.drain.lag import find_lag
 from pipestream.errors import TopicReplaced
 from pipestream.kafka.broker import Broker
 from pipestream.leases import open_lease_store
@@ -27,17 +27,17 @@ def find_reason_to_skip(settings: Settings, request: DrainRequest) -> str | None
     """
     topic = request.topic
     with closing(open_lease_store(settings)) as store:
-        return reason_to_skip(topic, request.run_id, store, lambda: pending(settings, request.graph, topic))
+        return reason_to_skip(topic, request.run_id, store, lambda: find_lag(settings, request.graph, topic))
 
 
-def reason_to_skip(topic: str, run_id: str, store: LeaseStore, count_waiting: Callable[[], int]) -> str | None:
+def reason_to_skip(topic: str, run_id: str, store: LeaseStore, ask_lag: Callable[[], int]) -> str | None:
     """Decide on the topic's desired state, then what waits in it, then who holds it.
 
     Advice only: things may change before the drain starts, which checks all of it again.
     """
     if not store.desired(topic).started:
         return f"{topic} is stopped by the operator"
-    if count_waiting() == 0:
+    if ask_lag() == 0:
         return f"nothing to drain in {topic}"
     slots = store.assignments(topic)
     # A drain's holder is its run and process. A slot of this very run is left from an earlier try of it.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipestream.drain.check import pending
+from pipestream.drain.lag import find_lag
 from pipestream.graph.load import load_graph
 from pipestream.graph.order import drain_order
 from pipestream.graph.versions import GraphVersions
@@ -55,7 +55,7 @@ class Installation:
         return sorted({step.topic for step in drain_order(self.graph, 1)})
 
     def waiting(self) -> dict[str, int]:
-        return {topic: pending(self.settings, self.graph, topic) for topic in self.topics}
+        return {topic: find_lag(self.settings, self.graph, topic) for topic in self.topics}
 
 
 def run(arguments: list[str], environment: dict[str, str], timeout_s: float = 400.0) -> str:

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from pipestream.drain.check import pending
+from pipestream.drain.lag import find_lag
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.model import DrainRequest
 from pipestream.drain.run import run_drain
@@ -215,7 +215,7 @@ def test_the_check_before_a_run_notices_a_topic_that_was_made_again(pipeline, to
     pipeline.send(topic, ["b1"])
 
     with pytest.raises(TopicReplaced):
-        pending(pipeline.settings, pipeline.graph, topic)
+        find_lag(pipeline.settings, pipeline.graph, topic)
 
 
 def drain_latest(pipeline, topic, run_id):

@@ -6,7 +6,7 @@ import pytest
 
 from pipestream.errors import OffsetsExpired, TerminalError, TopicRewound
 from pipestream.kafka.ranges import OffsetRange, Watermarks
-from pipestream.offsets.plan import plan_ranges
+from pipestream.offsets.plan import count_lag, plan_ranges
 
 
 def test_drains_from_the_next_offset_to_the_high_watermark():
@@ -77,6 +77,16 @@ def test_repeated_runs_drain_every_offset_exactly_once(seed):
             done[r.partition] = r.end
 
     assert sorted(drained) == [(p, o) for p, m in marks.items() for o in range(m.low, m.high)]
+
+
+def test_the_lag_is_what_lies_beyond_the_heads_and_all_of_a_partition_that_has_none():
+    marks = {0: Watermarks(2, 10), 1: Watermarks(3, 7), 2: Watermarks(0, 5)}
+
+    assert count_lag({0: 6, 2: 5}, marks) == 4 + 4 + 0
+
+
+def test_a_head_that_the_topic_does_not_reach_is_no_lag():
+    assert count_lag({0: 9}, {0: Watermarks(0, 4)}) == 0
 
 
 def test_rejects_a_budget_that_would_drain_nothing():

@@ -1,4 +1,4 @@
-"""A cheap look at a topic, before anything as heavy as Spark is started."""
+"""A cheap look at what waits in a topic, before anything as heavy as Spark is started."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from pipestream.errors import TopicReplaced
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker
 from pipestream.ledger import Ledger
-from pipestream.offsets.plan import find_waiting
+from pipestream.offsets.plan import count_lag, find_waiting
 from pipestream.settings import Settings
 
 
-def pending(settings: Settings, graph: Graph, topic: str) -> int:
-    """Return how many offsets wait in a topic for a graph's everyday runs, or are done and not yet entered.
-
-    Counted from the ledger's head, so that a range which a dead run left behind is not "nothing to do".
+def find_lag(settings: Settings, graph: Graph, topic: str) -> int:
+    """Return the lag of a topic in a graph's everyday lane: offsets that wait, or are done and not yet entered.
 
     :raises TopicMissing: there is no such topic.
     :raises TopicReplaced: it was deleted and made again.
@@ -26,6 +24,6 @@ def pending(settings: Settings, graph: Graph, topic: str) -> int:
         raise TopicReplaced(topic)
     heads = ledger.heads(lane, topic, identity.partitions)
     marks = broker.settled_watermarks(topic, identity.partitions)
-    # Where a topic that no run has seen yet starts, its first run decides; here, all that it holds waits.
-    next_offsets = heads or {partition: mark.low for partition, mark in marks.items()}
-    return sum(map(len, find_waiting(topic, next_offsets, marks)))
+    if heads:
+        find_waiting(topic, heads, marks)  # refuses what a run would refuse
+    return count_lag(heads, marks)
