@@ -71,7 +71,10 @@ def _show(result: DemoResult, problems: list[str], *, keep: bool) -> None:
     if result.dead_letters:
         show_table(
             ["document", "failed at", "why"],
-            [[letter.document, letter.node_id, _shorten(letter.error)] for letter in result.dead_letters],
+            [
+                [letter["doc_id"], letter["node"], _shorten(f"{letter['error']}: {letter['message']}")]
+                for letter in result.dead_letters
+            ],
             title="Dead letters",
             fold=["document", "why"],
         )

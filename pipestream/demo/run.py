@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipestream.connectors.ingest import ingest
+from pipestream.dead_letters import dead_letter_topics, list_dead_letters, summarize
 from pipestream.demo.dag_run import TaskEvent, run_dag
-from pipestream.demo.reading import read_dead_letters, read_topic
-from pipestream.demo.summary import DeadLetter, Summary, TopicRow, summarise, topic_rows
+from pipestream.demo.reading import count_records
+from pipestream.demo.summary import Summary, TopicRow, summarise, topic_rows
 from pipestream.drain.audit import audit_graph
 from pipestream.errors import StackError
 from pipestream.graph.load import load_graph
@@ -41,7 +42,8 @@ class DemoResult:
 
     summary: Summary
     rows: tuple[TopicRow, ...]
-    dead_letters: tuple[DeadLetter, ...]
+    dead_letters: tuple[dict[str, Any], ...]
+    """Each with the keys of ``pipestream dlq list --json``."""
     seconds: float
     folder: Path
     config_file: Path
@@ -71,18 +73,19 @@ def run_demo(tell: Tell, *, documents: int = 240, keep: bool = False) -> DemoRes
             _run_graph(graph, stack, tell)
             tell("counting what came out, in the ledger and in the topics")
             audits = audit_graph(settings, graph)
-            dead_letters = read_dead_letters(settings, graph)
+            letters = list_dead_letters(settings, dead_letter_topics([graph], settings))
+            dead_letters = tuple(summarize(letter) for letter in letters)
             happy_topic = node_topic(graph.cluster_id, graph.happy_end)
             summary = summarise(
                 taken_in,
                 audits,
-                happy_end_in_topic=sum(1 for _ in read_topic(settings, happy_topic)),
+                happy_end_in_topic=count_records(settings, happy_topic),
                 dead_letters_in_topics=len(dead_letters),
             )
     return DemoResult(
         summary=summary,
         rows=tuple(topic_rows(audits)),
-        dead_letters=tuple(dead_letters),
+        dead_letters=dead_letters,
         seconds=time.monotonic() - started,
         folder=folder,
         config_file=stack.config_file,

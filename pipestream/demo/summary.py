@@ -27,15 +27,6 @@ class TopicRow:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A document that failed, where and why."""
-
-    document: str
-    node_id: str
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
 class Summary:
     """What went in and what came out, counted in the ledger and again in the topics."""
 
