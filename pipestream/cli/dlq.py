@@ -10,16 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipestream.cli import dlq_act
-from pipestream.cli.dlq_options import (
-    DocOption,
-    ErrorOption,
-    LetterOption,
-    NodeOption,
-    TopicsOption,
-    read_scope,
-)
+from pipestream.cli.dlq_options import Scope, takes_scope
 from pipestream.cli.dlq_report import show_counts
-from pipestream.cli.options import GraphsOption, JsonOption, SinceOption, UntilOption, examples, read_settings
+from pipestream.cli.options import JsonOption, examples, read_settings
 from pipestream.cli.output import emit_json, say, show_table
 
 if TYPE_CHECKING:
@@ -70,15 +63,9 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="dlq", help="Show dead letters; replay, quarantine, release or purge them.")
 
 
+@takes_scope
 def list_letters(
-    graph: GraphsOption = None,
-    topic: TopicsOption = None,
-    node: NodeOption = None,
-    error: ErrorOption = None,
-    doc_id: DocOption = None,
-    letter: LetterOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
+    scope: Scope,
     state: Annotated[
         StateChoice, typer.Option(help="By what was decided about them; waiting: nothing, or to release them.")
     ] = StateChoice.WAITING,
@@ -92,20 +79,8 @@ def list_letters(
     """List dead letters, the newest failure first: which document failed where, why and when."""
     from pipestream.dead_letters import list_dead_letters, summarize
 
-    settings = read_settings()
-    scope = read_scope(
-        settings,
-        graph=graph,
-        topic=topic,
-        letter=letter,
-        node=node,
-        error=error,
-        doc_id=doc_id,
-        since=since,
-        until=until,
-    )
     wanted = _states(StateChoice.QUARANTINED if quarantined else state)
-    counted = _Counted(list_dead_letters(settings, scope.topics, scope.selection, states=wanted))
+    counted = _Counted(list_dead_letters(scope.settings, scope.topics, scope.selection, states=wanted))
     if histogram:
         for _ in counted:
             pass

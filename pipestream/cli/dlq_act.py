@@ -4,34 +4,14 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from pipestream.cli.dlq_options import (
-    DocOption,
-    ErrorOption,
-    LetterOption,
-    NodeOption,
-    Scope,
-    TopicsOption,
-    read_scope,
-)
+from pipestream.cli.dlq_options import Scope, takes_scope
 from pipestream.cli.dlq_report import tell_preview, tell_report
-from pipestream.cli.options import (
-    GraphsOption,
-    JsonOption,
-    SinceOption,
-    UntilOption,
-    examples,
-    read_graphs,
-    read_settings,
-    user_name,
-)
+from pipestream.cli.options import GraphsOption, JsonOption, examples, read_graphs, read_settings, user_name
 from pipestream.cli.output import note
-
-if TYPE_CHECKING:
-    from pipestream.settings import Settings
 
 ActionOption = Annotated[
     str | None,
@@ -66,15 +46,9 @@ def add_to(group: typer.Typer) -> None:
     group.command(epilog=examples("pipestream dlq history", "pipestream dlq resume after-the-fix"))(resume)
 
 
+@takes_scope
 def replay(
-    graph: GraphsOption = None,
-    topic: TopicsOption = None,
-    node: NodeOption = None,
-    error: ErrorOption = None,
-    doc_id: DocOption = None,
-    letter: LetterOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
+    scope: Scope,
     limit: LimitOption = None,
     max_replays: Annotated[
         int,
@@ -88,90 +62,36 @@ def replay(
 
     The next drain of that topic takes them up. Letters that have been replayed too often go to quarantine.
     """
-    settings = read_settings()
-    scope = read_scope(
-        settings,
-        graph=graph,
-        topic=topic,
-        letter=letter,
-        node=node,
-        error=error,
-        doc_id=doc_id,
-        since=since,
-        until=until,
-    )
-    _act(settings, "replay", scope, action_id=action, limit=limit, max_replays=max_replays, dry_run=dry_run, json=json)
+    _act("replay", scope, action_id=action, limit=limit, max_replays=max_replays, dry_run=dry_run, json=json)
 
 
+@takes_scope
 def quarantine(
-    graph: GraphsOption = None,
-    topic: TopicsOption = None,
-    node: NodeOption = None,
-    error: ErrorOption = None,
-    doc_id: DocOption = None,
-    letter: LetterOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
+    scope: Scope,
     limit: LimitOption = None,
     action: ActionOption = None,
     dry_run: DryRunOption = False,
     json: JsonOption = False,
 ) -> None:
     """Set open dead letters aside: lists and replays pass over them until they are released."""
-    settings = read_settings()
-    scope = read_scope(
-        settings,
-        graph=graph,
-        topic=topic,
-        letter=letter,
-        node=node,
-        error=error,
-        doc_id=doc_id,
-        since=since,
-        until=until,
-    )
-    _act(settings, "quarantine", scope, action_id=action, limit=limit, dry_run=dry_run, json=json)
+    _act("quarantine", scope, action_id=action, limit=limit, dry_run=dry_run, json=json)
 
 
+@takes_scope
 def release(
-    graph: GraphsOption = None,
-    topic: TopicsOption = None,
-    node: NodeOption = None,
-    error: ErrorOption = None,
-    doc_id: DocOption = None,
-    letter: LetterOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
+    scope: Scope,
     limit: LimitOption = None,
     action: ActionOption = None,
     dry_run: DryRunOption = False,
     json: JsonOption = False,
 ) -> None:
     """Open quarantined and purged dead letters again. They may then be replayed once more, whatever the cap."""
-    settings = read_settings()
-    scope = read_scope(
-        settings,
-        graph=graph,
-        topic=topic,
-        letter=letter,
-        node=node,
-        error=error,
-        doc_id=doc_id,
-        since=since,
-        until=until,
-    )
-    _act(settings, "release", scope, action_id=action, limit=limit, dry_run=dry_run, json=json)
+    _act("release", scope, action_id=action, limit=limit, dry_run=dry_run, json=json)
 
 
+@takes_scope
 def purge(
-    graph: GraphsOption = None,
-    topic: TopicsOption = None,
-    node: NodeOption = None,
-    error: ErrorOption = None,
-    doc_id: DocOption = None,
-    letter: LetterOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
+    scope: Scope,
     limit: LimitOption = None,
     action: ActionOption = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would be done.")] = False,
@@ -181,19 +101,7 @@ def purge(
 
     Kafka keeps the records until the topic's retention ends, so `dlq release` can bring them back until then.
     """
-    settings = read_settings()
-    scope = read_scope(
-        settings,
-        graph=graph,
-        topic=topic,
-        letter=letter,
-        node=node,
-        error=error,
-        doc_id=doc_id,
-        since=since,
-        until=until,
-    )
-    _act(settings, "purge", scope, action_id=action, limit=limit, dry_run=not yes, json=json)
+    _act("purge", scope, action_id=action, limit=limit, dry_run=not yes, json=json)
     if not yes:
         note("nothing was purged; add --yes to do it", style="yellow")
         raise typer.Exit(2)
@@ -217,7 +125,6 @@ def resume(
 
 
 def _act(
-    settings: Settings,
     act: str,
     scope: Scope,
     *,
@@ -239,7 +146,7 @@ def _act(
         **({} if max_replays is None else {"max_replays": max_replays}),
     )
     if dry_run:
-        tell_preview(act, preview_action(request, settings, scope.graphs), json=json)
+        tell_preview(act, preview_action(request, scope.settings, scope.graphs), json=json)
         return
     note(f"if this is interrupted, go on with: pipestream dlq resume {request.action_id}")
-    tell_report(run_action(request, settings, scope.graphs), json=json)
+    tell_report(run_action(request, scope.settings, scope.graphs), json=json)

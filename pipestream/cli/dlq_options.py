@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from functools import wraps
+from inspect import Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipestream.cli.options import read_graphs
+from pipestream.cli.options import GraphsOption, SinceOption, UntilOption, read_graphs, read_settings
 
 if TYPE_CHECKING:
     from pipestream.dead_letters import Selection
@@ -39,30 +40,30 @@ DocOption = Annotated[list[str] | None, typer.Option("--doc-id", help="Only this
 class Scope:
     """Where to look, and for what."""
 
+    settings: Settings
     topics: tuple[str, ...]
     selection: Selection
     graphs: tuple[Graph, ...]
 
 
 def read_scope(
-    settings: Settings,
-    *,
-    graph: list[Path] | None,
-    topic: list[str] | None,
-    letter: list[str] | None,
-    node: list[str] | None,
-    error: list[str] | None,
-    doc_id: list[str] | None,
-    since: datetime | None,
-    until: datetime | None,
+    graph: GraphsOption = None,
+    topic: TopicsOption = None,
+    node: NodeOption = None,
+    error: ErrorOption = None,
+    doc_id: DocOption = None,
+    letter: LetterOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
 ) -> Scope:
-    """Return what the options mean.
+    """Return what the options that choose letters mean. They are declared here, for every command.
 
     :raises IdInvalid: a letter's name is none.
     :raises GraphInvalid: a graph cannot be read.
     """
     from pipestream.dead_letters import LetterId, Selection, dead_letter_topics
 
+    settings = read_settings()
     named = tuple(LetterId.parse(text) for text in letter or ())
     # Topics that are named need no graph; a graph still tells where their letters go back to.
     is_named = bool(topic or named) and not graph and not settings.graphs_folder.is_dir()
@@ -78,4 +79,19 @@ def read_scope(
         since=since,
         until=until,
     )
-    return Scope(tuple(dict.fromkeys(topics)), selection, graphs)
+    return Scope(settings, tuple(dict.fromkeys(topics)), selection, graphs)
+
+
+def takes_scope(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of ``read_scope`` before its own, and the scope as its first argument."""
+    scope_options = signature(read_scope, eval_str=True).parameters
+    _, *own_options = signature(command, eval_str=True).parameters.values()
+
+    @wraps(command)
+    def with_options(**values: Any) -> None:
+        chosen = {name: values.pop(name) for name in scope_options}
+        command(read_scope(**chosen), **values)
+
+    # What Typer makes the command's options of.
+    with_options.__signature__ = Signature([*scope_options.values(), *own_options])  # type: ignore[attr-defined]
+    return with_options
