@@ -1,6 +1,7 @@
 """One run over one topic: take the lease of every free slot, and drain it.
 
-Lease, reconcile, plan, drain, enter, release: the first and the last are here, the others in ``slot_run.py``.
+Lease, reconcile, plan, drain, enter, release: the first and the last are here, reconcile and plan in ``slot_plan.py``,
+drain and enter in ``slot_run.py``.
 """
 
 from __future__ import annotations

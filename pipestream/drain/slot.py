@@ -1,0 +1,91 @@
+"""One slot of a topic while a run holds its lease, and how the run tells the ledger of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pipestream.drain.model import DrainRequest, consumer_group
+from pipestream.errors import TopicMissing
+from pipestream.graph.flow import topic_targets
+from pipestream.graph.model import Graph
+from pipestream.kafka.broker import TopicIdentity
+from pipestream.kafka.ranges import OffsetRange
+from pipestream.leases.store import Lease
+from pipestream.ledger import Entry, EntryKind, Plan, Tally
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSlot:
+    """What a run drains, under which lease and with which graph."""
+
+    request: DrainRequest
+    lease: Lease
+    replicas: int
+    identity: TopicIdentity
+    graph: Graph
+    """The request's, or the one of the plan that a retry takes up."""
+    graph_hash: str
+
+    @property
+    def group(self) -> str:
+        """Return the consumer group whose committed offsets are the lane's ``G``."""
+        return consumer_group(self.request.graph, self.request.lane)
+
+    @property
+    def plan_id(self) -> str:
+        return self.request.plan_id(self.lease.slot)
+
+    @property
+    def node_id(self) -> str:
+        """Return the node that the topic's records enter.
+
+        :raises TopicMissing: the graph does not drain the topic.
+        """
+        node_id = topic_targets(self.graph).get(self.request.topic)
+        if node_id is None:
+            raise TopicMissing(self.request.topic)
+        return node_id
+
+    @property
+    def is_ordered(self) -> bool:
+        """Return whether that node wants its records in order of time."""
+        return self.graph.node_by_id[self.node_id].ordering == "timestamp"
+
+    def plan(self, ranges: Iterable[OffsetRange]) -> Plan:
+        """Return the plan to drain some ranges, made now."""
+        request = self.request
+        return Plan(
+            plan_id=self.plan_id,
+            run_id=request.run_id,
+            lane=request.lane,
+            topic=request.topic,
+            topic_id=self.identity.topic_id,
+            slot=self.lease.slot,
+            graph_id=request.graph.graph_id,
+            graph_hash=self.graph_hash,
+            ranges=tuple(ranges),
+            holder=self.lease.holder,
+            token=self.lease.token,
+            planned_at=datetime.now(UTC),
+            doc_ids=request.backfill.doc_ids if request.backfill else (),
+        )
+
+    def entry(self, offsets: OffsetRange, kind: EntryKind, tally: Tally | None = None, seconds: float = 0.0) -> Entry:
+        """Return the entry of a range, made now."""
+        return Entry(
+            lane=self.request.lane,
+            range=offsets,
+            topic_id=self.identity.topic_id,
+            kind=kind,
+            run_id=self.request.run_id,
+            plan_id=self.plan_id,
+            graph_id=self.request.graph.graph_id,
+            graph_hash=self.graph_hash,
+            holder=self.lease.holder,
+            token=self.lease.token,
+            tally=tally,
+            seconds=seconds,
+            entered_at=datetime.now(UTC),
+        )
