@@ -1,28 +1,33 @@
-"""Every error this package raises on purpose.
+"""Every error this package raises on purpose, as a tree.
+
+Those of one part only are defined beside what they are about; their module stands in brackets.
 
 * PipestreamError
   - TransientError            a retry of the same work may succeed
     - LeaseUnavailable        another holder has the slot
     - LeaseLost               the slot was ours and no longer is
     - LeaseStoreUnavailable   Consul did not answer
-    - BrokerUnavailable
+    - BrokerUnavailable       no Kafka broker answered
     - StoreUnavailable        the object store did not answer
     - LedgerBusy              others wrote to the ledger at the same moment, so it was left as it was
     - CatalogueUnavailable    PostgreSQL did not answer
     - ModuleUnavailable       a module could not be reached, or ran out of time
     - TasksFailed             Spark gave up on the tasks of a run, or they were cancelled
+    - PlannedTwice            another process planned the same action first [dead_letters.decisions]
+    - InjectedFault           a test asked for it [faults]
   - TerminalError             a retry of the same work cannot succeed
-    - SettingsInvalid
-    - GraphInvalid
+    - SettingsInvalid         a setting, or what a command was told, cannot be used
+    - GraphInvalid            a graph breaks a rule; it lists every problem
     - IdInvalid               an id that cannot become a topic, a key or a path
-    - LedgerConflict
-    - OffsetsExpired
-    - TopicRewound
-      - TopicReplaced       the topic was deleted and made again
-    - TopicMissing
+    - LedgerConflict          another run entered an overlapping range first
+    - OffsetsExpired          Kafka deleted offsets that were never drained
+    - TopicRewound            the ledger is ahead of the topic
+      - TopicReplaced         the topic was deleted and made again
+    - TopicMissing            a topic the graph needs is not on the broker
     - BrokerRefused           Kafka answers, and will not do what is asked
     - RangeMostlyFailing      most of a range fails, so the run stops before it fills the dead letters
     - StackError              a local server could not be found, started or stopped
+      - AbandonedError        it was given up because another one failed [local.starter]
     - RecordTooLarge          Kafka refuses an output for its size
     - ProcessDied             processes died again and again while they worked on a document
     - RecordInvalid           a record is not a PipeStream, or lacks what a node needs
@@ -31,6 +36,14 @@
     - MappingError            a mapping could not be applied to a document
     - ModuleFailed            a module answered with an error
     - HopsExceeded            a document went round more often than the graph allows
+    - StartUnknown            a group's offsets do not say where to start [offsets.start]
+    - BackfillInvalid         a backfill asks for something that cannot be [drain.backfill]
+    - VersionMissing          there is no such version of a graph [graph.versions_model]
+    - LetterMissing           no dead letter lies at the place that an id names [dead_letters.browse]
+    - NoWayBack               no topic leads to the node a dead letter failed at [dead_letters.destinations]
+    - ActionConflict          an action's id was used before for something else [dead_letters.decisions]
+  - RangeFailed               a task could not finish its range; its cause says which of both [drain.model]
+  - DeadLettersOff            a document failed at a node without dead letters; as its cause [drain.model]
 
 Airflow retries a task on TransientError and fails it at once on TerminalError.
 A record that fails goes to the dead letters (or to the graph's error-end), never to a retry of the whole range.

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import importlib
 import pickle
+import pkgutil
+import re
 
 import pytest
 
+import pipestream
 from pipestream import errors
 from pipestream.drain.model import DeadLettersOff, RangeFailed, RangeOutcome
 
@@ -47,6 +51,26 @@ def test_every_error_is_either_transient_or_terminal():
     assert ours
     for error in ours:
         assert sum(issubclass(error, kind) for kind in both) == 1, error
+
+
+def test_the_tree_of_errors_has_every_error_below_its_base():
+    for module in pkgutil.walk_packages(pipestream.__path__, "pipestream."):
+        importlib.import_module(module.name)
+
+    def draw(base, depth):
+        for child in base.__subclasses__():
+            if child.__module__.startswith("pipestream.") and not child.__name__.startswith("_"):
+                yield depth, child.__name__, base.__name__
+                yield from draw(child, depth + 1)
+
+    above: dict[int, str] = {}
+    drawn = []
+    for indent, name in re.findall(r"^( *)[*-] (\w+)", errors.__doc__, re.MULTILINE):
+        depth = len(indent) // 2
+        above[depth] = name
+        drawn.append((depth, name, above.get(depth - 1, "")))
+
+    assert sorted(drawn) == sorted([(0, "PipestreamError", ""), *draw(errors.PipestreamError, 1)])
 
 
 def test_a_problem_names_its_place_and_what_to_do():
