@@ -7,14 +7,13 @@ drain and enter in ``slot_run.py``.
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from zlib import crc32
 
 from pipestream import faults
+from pipestream.drain.holder import is_of_run, name_holder
 from pipestream.drain.model import DrainReport, DrainRequest, Spread
 from pipestream.drain.slot_run import SlotRun
 from pipestream.errors import LeaseLost, LeaseUnavailable, PipestreamError
@@ -55,7 +54,7 @@ def run_drain(
     An error is raised after the slots that it does not concern have been drained.
     """
     started = time.monotonic()
-    holder = f"{request.run_id}@{socket.gethostname()}:{os.getpid()}"
+    holder = name_holder(request.run_id)
     slots = _Slots()
     for slot in _slot_order(request, _desired(leases, request).replicas):
         # Asked anew for every slot: stopping a topic, or scaling it down, also holds in the middle of a run.
@@ -154,8 +153,7 @@ def _acquire(leases: LeaseStore, request: DrainRequest, slot: int, holder: str, 
         try:
             return leases.acquire(request.leased, slot, holder, ttl_s)
         except LeaseUnavailable as error:
-            is_own = error.holder.startswith(f"{request.run_id}@")
-            if not is_own or time.monotonic() > deadline:
+            if not is_of_run(error.holder, request.run_id) or time.monotonic() > deadline:
                 raise
             log.info("an earlier try of this run died holding the lease; waiting for it to expire")
             leases.wait_free(request.leased, slot, deadline - time.monotonic())

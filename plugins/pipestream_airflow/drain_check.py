@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from pipestream.drain.holder import is_of_run
 from pipestream.drain.lag import find_lag
 from pipestream.errors import TopicReplaced
 from pipestream.kafka.broker import Broker
@@ -40,8 +41,8 @@ def reason_to_skip(topic: str, run_id: str, store: LeaseStore, ask_lag: Callable
     if ask_lag() == 0:
         return f"nothing to drain in {topic}"
     slots = store.assignments(topic)
-    # A drain's holder is its run and process. A slot of this very run is left from an earlier try of it.
-    held = [slot for slot in slots if slot.holder and not slot.holder.startswith(f"{run_id}@")]
+    # A slot of this very run is left from an earlier try of it.
+    held = [slot for slot in slots if slot.holder and not is_of_run(slot.holder, run_id)]
     if held and len(held) == len(slots):
         return f"{topic} is leased by {', '.join(map(_describe, held))}"
     return None
