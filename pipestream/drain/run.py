@@ -132,7 +132,7 @@ def _desired(leases: LeaseStore, request: DrainRequest) -> DesiredState:
     desired = leases.desired(request.topic)
     node_id = topic_targets(request.graph).get(request.topic, "")
     # A backfill has one slot, for all partitions; and order across partitions takes one reader of them all.
-    if request.backfill or (node_id and request.graph.node_by_id[node_id].ordering == "timestamp"):
+    if request.backfill or (node_id and request.graph.node_by_id[node_id].is_ordered):
         return replace(desired, replicas=1)
     return desired
 

@@ -51,7 +51,7 @@ class HeldSlot:
     @property
     def is_ordered(self) -> bool:
         """Return whether that node wants its records in order of time."""
-        return self.graph.node_by_id[self.node_id].ordering == "timestamp"
+        return self.graph.node_by_id[self.node_id].is_ordered
 
     def plan(self, ranges: Iterable[OffsetRange]) -> Plan:
         """Return the plan to drain some ranges, made now."""

@@ -125,6 +125,11 @@ class Node:
         )
 
     @property
+    def is_ordered(self) -> bool:
+        """Whether it gets the records of all partitions in order of time."""
+        return self.ordering == "timestamp"
+
+    @property
     def is_bridged(self) -> bool:
         """Whether it receives from other clusters, by its bridge topic."""
         return self.visibility is not Visibility.PRIVATE
