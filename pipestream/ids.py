@@ -33,6 +33,11 @@ def check_graph_id(value: str, what: str) -> str:
     return value
 
 
+def graph_dag_id(graph_id: str) -> str:
+    """Return the id of the DAG that Airflow runs a graph as."""
+    return f"pipestream_{graph_id}"
+
+
 def check_key_part(value: str, what: str) -> str:
     """Return ``value`` if it can be one part of an object key.
 

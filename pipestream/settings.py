@@ -26,6 +26,8 @@ from pipestream.errors import SettingsInvalid
 from pipestream.kafka_options import flatten, refuse_unusable
 
 ENV_PREFIX = "PIPESTREAM_"
+STACK_PREFIX = "PIPESTREAM_STACK_"
+"""Of the local stack's own variables (ports, profile), which are not settings of the product: see ``local/spec.py``."""
 CONFIG_VARIABLE = "PIPESTREAM_CONFIG"
 STACK_FOLDER = Path(".pipestream")
 
@@ -194,11 +196,10 @@ def _refuse_unknown_variables() -> None:
         CONFIG_VARIABLE,
         *_TEST_VARIABLES,
     }
-    # The local stack's own variables (ports, profile) are not settings of the product.
     unknown = sorted(
         name
         for name in os.environ
-        if name.startswith(ENV_PREFIX) and name not in known and not name.startswith(ENV_PREFIX + "STACK_")
+        if name.startswith(ENV_PREFIX) and name not in known and not name.startswith(STACK_PREFIX)
     )
     if unknown:
         raise SettingsInvalid(f"unknown setting {', '.join(unknown)}; `pipestream settings` lists all of them")

@@ -21,10 +21,12 @@ from pipestream.drain.audit import audit_graph
 from pipestream.errors import StackError
 from pipestream.graph.load import load_graph
 from pipestream.graph.versions import GraphVersions
+from pipestream.ids import graph_dag_id
 from pipestream.leases import open_lease_store
 from pipestream.local import Stack, load_spec
 from pipestream.local.airflow import REPOSITORY
 from pipestream.samples.generate import SAMPLES, write_sample_documents
+from pipestream.settings import ENV_PREFIX, STACK_PREFIX
 from pipestream.topics.apply import apply_graph
 from pipestream.topics.names import intake_topic, node_topic
 
@@ -95,8 +97,8 @@ def run_demo(tell: Tell, *, documents: int = 240, keep: bool = False) -> DemoRes
 
 def _forget_settings() -> None:
     """Drop the settings of this shell: the demo is a world of its own, and its child processes read the same ones."""
-    for name in [name for name in os.environ if name.startswith("PIPESTREAM_")]:
-        if not name.startswith("PIPESTREAM_STACK_"):
+    for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
+        if not name.startswith(STACK_PREFIX):
             del os.environ[name]
 
 
@@ -159,7 +161,7 @@ def _bring_in(graph: Graph, settings: Settings, documents: int, tell: Tell) -> i
 def _run_graph(graph: Graph, stack: Stack, tell: Tell) -> None:
     environment = stack.prepare_airflow()
     tell("prepared Airflow's database")
-    dag_id = f"pipestream_{graph.graph_id}"
+    dag_id = graph_dag_id(graph.graph_id)
     log_file = stack.spec.folder / "logs" / "dag-run.log"
     tell(f"running DAG {dag_id} through Airflow: a Spark job per topic (log: {log_file})")
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from pipestream.errors import StackError
+from pipestream.settings import STACK_FOLDER, STACK_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-PREFIX = "PIPESTREAM_STACK_"
 
 Profile = Literal["embedded", "full"]
 PostgresSource = Literal["auto", "packaged"]
@@ -46,7 +45,7 @@ FREE_PORTS = Ports(**dict.fromkeys(PORT_NAMES, 0))
 
 def port_variable(name: str) -> str:
     """Return the environment variable that sets the port called ``name``."""
-    return f"{PREFIX}{name.upper()}_PORT"
+    return f"{STACK_PREFIX}{name.upper()}_PORT"
 
 
 _PORT_HELP = {
@@ -65,9 +64,9 @@ _PORT_HELP = {
 }
 
 VARIABLES: Mapping[str, str] = {
-    f"{PREFIX}FOLDER": "Folder with all state of the stack; .pipestream unless set.",
-    f"{PREFIX}PROFILE": "embedded (Kafka, PostgreSQL, folders) or full (Consul, S3 and Spark besides).",
-    f"{PREFIX}POSTGRES": "auto (the system's PostgreSQL if it fits) or packaged (the Python package's).",
+    f"{STACK_PREFIX}FOLDER": "Folder with all state of the stack; .pipestream unless set.",
+    f"{STACK_PREFIX}PROFILE": "embedded (Kafka, PostgreSQL, folders) or full (Consul, S3 and Spark besides).",
+    f"{STACK_PREFIX}POSTGRES": "auto (the system's PostgreSQL if it fits) or packaged (the Python package's).",
 } | {port_variable(name): f"Port of {text}; 0 picks a free one." for name, text in _PORT_HELP.items()}
 """Every environment variable of the stack, with its meaning."""
 
@@ -105,13 +104,13 @@ def load_spec(
     :raises StackError: a value cannot be used, or a PIPESTREAM_STACK_ variable is unknown.
     """
     values = os.environ if environment is None else environment
-    unknown = sorted(name for name in values if name.startswith(PREFIX) and name not in VARIABLES)
+    unknown = sorted(name for name in values if name.startswith(STACK_PREFIX) and name not in VARIABLES)
     if unknown:
         raise StackError(f"unknown variable {', '.join(unknown)}; known are {', '.join(sorted(VARIABLES))}")
     return StackSpec(
         profile=cast("Profile", _choose("PROFILE", profile, values, get_args(Profile))),
         # Absolute: servers and DAG processes have other working directories.
-        folder=Path(folder or values.get(f"{PREFIX}FOLDER") or ".pipestream").absolute(),
+        folder=Path(folder or values.get(f"{STACK_PREFIX}FOLDER") or STACK_FOLDER).absolute(),
         airflow=airflow,
         ports=_read_ports(ports, {} if free_ports else values, FREE_PORTS if free_ports else Ports()),
         durable=durable,
@@ -121,9 +120,9 @@ def load_spec(
 
 def _choose(name: str, given: str | None, values: Mapping[str, str], allowed: tuple[str, ...]) -> str:
     """The first allowed value is the default."""
-    value = given or values.get(PREFIX + name) or allowed[0]
+    value = given or values.get(STACK_PREFIX + name) or allowed[0]
     if value not in allowed:
-        raise StackError(f"{PREFIX}{name} must be {' or '.join(allowed)}, not {value!r}")
+        raise StackError(f"{STACK_PREFIX}{name} must be {' or '.join(allowed)}, not {value!r}")
     return value
 
 

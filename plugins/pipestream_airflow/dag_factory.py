@@ -17,6 +17,7 @@ from pipestream.errors import GraphInvalid, Problem
 from pipestream.graph.folder import check_graph_files, find_graph_files
 from pipestream.graph.model import GraphMode
 from pipestream.graph.order import DrainStep, drain_order
+from pipestream.ids import graph_dag_id
 from pipestream.settings import Settings, load_settings
 from pipestream.topics.names import TopicKind, node_topic
 from pipestream_airflow.drain_operator import DrainOperator
@@ -92,7 +93,7 @@ def _plan_dags(
     """Return how to build each DAG: first those of the graphs, then those of their datasources."""
     usable = [(graph, file) for file, graph in graphs if graph.mode is not GraphMode.DESIGN]
     planned: dict[str, tuple[Path, Callable[[], DAG]]] = {
-        dag_id_of(graph): (file, partial(build_dag, graph, file, settings)) for graph, file in usable
+        graph_dag_id(graph.graph_id): (file, partial(build_dag, graph, file, settings)) for graph, file in usable
     }
     connected: dict[str, Datasource] = {}
     for graph, file in usable:
@@ -113,10 +114,6 @@ def _plan_dags(
     return planned
 
 
-def dag_id_of(graph: Graph) -> str:
-    return f"pipestream_{graph.graph_id}"
-
-
 def ingest_dag_id_of(datasource: Datasource) -> str:
     return f"pipestream_ingest_{datasource.datasource_id}"
 
@@ -128,7 +125,7 @@ def build_dag(graph: Graph, file: Path, settings: Settings) -> DAG:
     """
     steps = drain_order(graph, settings.cycle_passes)
     dag = DAG(
-        dag_id_of(graph),
+        graph_dag_id(graph.graph_id),
         description=graph.description.strip().partition("\n")[0] or graph.name or None,
         doc_md=describe_graph(graph),
         schedule=timetable_of(graph),

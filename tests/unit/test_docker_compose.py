@@ -17,7 +17,7 @@ from pipestream.local.gotools import CONSUL, VERSITYGW
 from pipestream.local.jars import KAFKA_VERSION
 from pipestream.local.server import Site
 from pipestream.local.state import NO_SECRETS
-from pipestream.settings import ENV_PREFIX, Settings
+from pipestream.settings import ENV_PREFIX, STACK_PREFIX, Settings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TEXT = (REPOSITORY / "docker-compose.yaml").read_text()
@@ -120,9 +120,7 @@ def test_ports_are_open_to_this_machine_only_and_configurable(name):
 
 def test_ports_have_the_variables_and_defaults_of_the_native_stack():
     found = {
-        match["name"]: int(match["rest"])
-        for match in VARIABLE.finditer(TEXT)
-        if match["name"].startswith(local_spec.PREFIX)
+        match["name"]: int(match["rest"]) for match in VARIABLE.finditer(TEXT) if match["name"].startswith(STACK_PREFIX)
     }
 
     defaults = {local_spec.port_variable(name): getattr(local_spec.Ports(), name) for name in local_spec.PORT_NAMES}
