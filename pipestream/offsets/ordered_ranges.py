@@ -19,7 +19,6 @@ from pipestream.offsets.release import Partition
 from pipestream.settings import Settings
 
 _POLL_S = 0.5
-_GROUP = "pipestream.ordered-records"
 
 
 class OrderedRangeReader:
@@ -82,16 +81,3 @@ class OrderedRangeReader:
                 names = ", ".join(str(each) for each in self._ranges.values())
                 raise BrokerUnavailable(f"{names}: nothing heard for {self._settings.kafka_timeout_s:g} s")
         return records
-
-
-def ordered_records(
-    settings: Settings, ranges: Sequence[OffsetRange], *, batch_size: int = 1_000, group: str = _GROUP
-) -> Iterator[InputRecord]:
-    """Yield the committed records of several ranges in order of time, then topic, partition and offset.
-
-    Where a partition's own times go back, the order of its offsets wins. At most ``5 * batch_size`` records are
-    held besides the batch that is being handed out.
-    """
-    with OrderedRangeReader(settings, group, ranges) as reader:
-        for records, _ in reader.chunks({}, batch_size):
-            yield from records

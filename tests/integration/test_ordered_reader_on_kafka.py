@@ -15,7 +15,7 @@ from pipestream.kafka.broker import Broker
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.kafka.records import InputRecord
 from pipestream.offsets.ordered import OrderedReader, SourceTopic
-from pipestream.offsets.ordered_ranges import OrderedRangeReader, ordered_records
+from pipestream.offsets.ordered_ranges import OrderedRangeReader
 from pipestream.offsets.release import ReleaseBuffer
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
@@ -121,6 +121,11 @@ def read_new(reader, count):
 
 def seen(rows):
     return [(row["partition"], row["timestamp_ms"] - T0_MS) for row in rows]
+
+
+def read_ranges(settings, ranges, batch_size=1_000):
+    with OrderedRangeReader(settings, "test-ranges", ranges) as reader:
+        return [record for records, _ in reader.chunks({}, batch_size) for record in records]
 
 
 def by_time(records):
@@ -303,14 +308,14 @@ def test_records_deleted_before_they_were_read_are_an_error(make_topic, settings
         future.result(30)
 
     with pytest.raises(OffsetsExpired, match=r"\[0\]: offsets 2\.\.4 were deleted"):
-        list(ordered_records(settings, ranges))
+        read_ranges(settings, ranges)
 
 
 def test_a_broker_that_is_not_there_is_an_error_in_time(settings):
     away = settings.model_copy(update={"kafka_bootstrap": "127.0.0.1:1", "kafka_timeout_s": 1.0})
 
     with pytest.raises(BrokerUnavailable, match=r"t\[0\] 0\.\.5: nothing heard for 1 s"):
-        list(ordered_records(away, [OffsetRange("t", 0, 0, 5)]))
+        read_ranges(away, [OffsetRange("t", 0, 0, 5)])
 
 
 def test_ranges_give_their_records_in_order_and_nothing_outside_of_them(make_topic, settings):
@@ -318,7 +323,7 @@ def test_ranges_give_their_records_in_order_and_nothing_outside_of_them(make_top
     topic.write([(p, 10 * step + p) for p in range(3) for step in range(30)])
     ranges = [OffsetRange(topic.name, 0, 5, 20), OffsetRange(topic.name, 2, 0, 30)]
 
-    records = list(ordered_records(settings, ranges, batch_size=4))
+    records = read_ranges(settings, ranges, batch_size=4)
 
     assert all(isinstance(record, InputRecord) for record in records)
     expected = [(0, 10 * step) for step in range(5, 20)] + [(2, 10 * step + 2) for step in range(30)]
