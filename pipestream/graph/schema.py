@@ -134,7 +134,7 @@ GRAPH = Section(
             Choice(tuple(mode.value for mode in GraphMode)),
             "design: being drawn, so it is not applied; default production.",
         ),
-        "schedule": Field(Text(1), "When its runs start: cron or a preset; absent: only by hand or on lag."),
+        "schedule": Field(Text(1), "When its runs start: cron or a preset; absent: only by hand."),
         "happy_end": Field(_ID, "Sink where documents end well; default happy-end, which need not be listed."),
         "error_end": Field(_ID, "Sink for documents that fail; absent: they become dead letters."),
         "max_hops": Field(Whole(1, INT32_MAX), "Hops after which any document fails; default 100."),
