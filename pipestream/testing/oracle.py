@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pipestream.documents.references import key_of
 from pipestream.documents.store import open_store
 from pipestream.errors import DocumentMissing
-from pipestream.testing.pipeline import Letter, Pipeline
+from pipestream.testing.pipeline import FoundRecord, Pipeline
 from pipestream.topics.required import required_topics
 
 
@@ -34,9 +34,9 @@ def judge(pipeline: Pipeline, sent: Collection[str], drained: Iterable[str]) -> 
     """
     drained = list(drained)
     names = [spec.name for spec in required_topics(pipeline.graph, pipeline.settings)]
-    letters = pipeline.read(*(name for name in names if name not in drained))
-    found = Counter(letter.doc_id for letter in letters)
-    missing = _without_object(pipeline, letters)
+    records = pipeline.read(*(name for name in names if name not in drained))
+    found = Counter(each.doc_id for each in records)
+    missing = _without_object(pipeline, records)
     return Verdict(
         lost=sum(1 for doc_id in sent if doc_id not in found or doc_id in missing),
         # A document that was never sent counts too: nothing may come out that did not go in.
@@ -45,17 +45,15 @@ def judge(pipeline: Pipeline, sent: Collection[str], drained: Iterable[str]) -> 
     )
 
 
-def _without_object(pipeline: Pipeline, letters: Iterable[Letter]) -> set[str]:
+def _without_object(pipeline: Pipeline, records: Iterable[FoundRecord]) -> set[str]:
     """Return the documents whose object is gone; a dead letter keeps its record, so it needs none."""
     referring = [
-        letter
-        for letter in letters
-        if letter.stream.HasField("document_ref") and not letter.record.topic.startswith("dlq.")
+        each for each in records if each.stream.HasField("document_ref") and not each.record.topic.startswith("dlq.")
     ]
     with open_store(pipeline.settings.store_uri, pipeline.settings) as store:
-        objects = store.get_many([key_of(letter.stream) for letter in referring])
+        objects = store.get_many([key_of(each.stream) for each in referring])
     pairs = zip(referring, objects, strict=True)
-    return {letter.doc_id for letter, found in pairs if isinstance(found, DocumentMissing)}
+    return {each.doc_id for each, found in pairs if isinstance(found, DocumentMissing)}
 
 
 def _untiled(pipeline: Pipeline, topic: str) -> str:

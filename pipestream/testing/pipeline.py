@@ -30,7 +30,7 @@ from pipestream.wire import PipeStream
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class FoundRecord:
     """A record found in a topic: whose document, where, and what its headers say."""
 
     doc_id: str
@@ -77,13 +77,13 @@ class Pipeline:
         with closing(open_lease_store(self.settings)) as leases:
             return run_drain(request, self.settings, spread or here, leases=leases, on_lease_lost=here.cancel)
 
-    def read(self, *topics: str) -> list[Letter]:
+    def read(self, *topics: str) -> list[FoundRecord]:
         """Return every committed record of some topics, in order of topic, partition and offset."""
-        return [Letter(_doc_id(record), record, _stream(record)) for record in self._records(topics)]
+        return [FoundRecord(_doc_id(record), record, _stream(record)) for record in self._records(topics)]
 
     def doc_ids(self, topic: str) -> Counter[str]:
         """Return how often each document is in a topic."""
-        return Counter(letter.doc_id for letter in self.read(topic))
+        return Counter(each.doc_id for each in self.read(topic))
 
     def entries(self, topic: str) -> list[Entry]:
         return self.ledger.entries(lane=self.graph.graph_id, topic=topic)
