@@ -108,19 +108,11 @@ def run_request(settings: Settings, request: DrainRequest, *, spark: bool) -> di
 
 
 def describe(report: dict[str, Any]) -> list[str]:
-    """Return a drain's report in words."""
-    topic = report["topic"]
-    if report["status"] == "skipped":
-        return [f"skipped: {report['reason']}"]
-    if report["status"] == "empty":
-        return [report["reason"] or f"nothing waits in {topic}"]
-    out = ", ".join(f"{count} by {edge}" for edge, count in sorted(report["documents_out"].items())) or "none"
-    recovered = f" and {report['recovered_ranges']} recovered" if report["recovered_ranges"] else ""
-    return [
-        f"{topic}: {report['records']} records in {report['ranges']} ranges{recovered}, {report['seconds']:.1f} s",
-        f"documents out: {out}; dead letters: {report['dead_letters']}",
-        f"see: pipestream ledger entries --run {report['run_id']}",
-    ]
+    """Return a drain's report in words, and where to see more."""
+    from pipestream.drain.report_words import describe_report
+
+    see = [f"see: pipestream ledger entries --run {report['run_id']}"] if report["status"] == "drained" else []
+    return describe_report(report) + see
 
 
 def new_run_id() -> str:

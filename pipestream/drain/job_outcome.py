@@ -23,16 +23,6 @@ class JobOutcome:
     transient: bool
     fields: dict[str, Any]
 
-    def summary(self) -> str:
-        """Return one line for a log."""
-        fields = self.fields
-        out = ", ".join(f"{count} by {edge}" for edge, count in sorted(fields.get("documents_out", {}).items()))
-        return (
-            f"{fields.get('topic')}: {fields.get('records', 0)} records in {fields.get('ranges', 0)} ranges, "
-            f"out: {out or 'none'}, dead letters: {fields.get('dead_letters', 0)}, "
-            f"{fields.get('seconds', 0):.1f} s"
-        )
-
 
 def write_outcome(file: Path | None, ended: DrainReport | PipestreamError) -> None:
     """Write how a drain ended, if anyone asked for it."""

@@ -23,6 +23,7 @@ from airflow.sdk.exceptions import (
 from pipestream.drain.job import find_drain_job, job_arguments
 from pipestream.drain.job_outcome import read_outcome
 from pipestream.drain.model import DrainRequest
+from pipestream.drain.report_words import describe_report
 from pipestream.errors import TerminalError
 from pipestream.graph.load import load_graph
 from pipestream.settings import load_settings
@@ -159,7 +160,8 @@ class DrainOperator(SparkSubmitOperator):
             self._come_back_later(outcome.reason)
         if outcome.status in ("skipped", "empty"):
             raise AirflowSkipException(outcome.reason)
-        self.log.info("%s", outcome.summary())
+        for line in describe_report(outcome.fields):
+            self.log.info("%s", line)
         return outcome.fields
 
     def _get_hook(self) -> SparkSubmitHook:

@@ -40,6 +40,7 @@ DRAINED = {
     "topic": TOPIC,
     "records": 12,
     "ranges": 2,
+    "recovered_ranges": 0,
     "documents_out": {"happy-end": 12},
     "dead_letters": 0,
     "seconds": 1.5,
