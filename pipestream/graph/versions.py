@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from pipestream.database import Connection, Database
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.proto import from_kept, to_binary
 from pipestream.graph.versions_model import GraphVersion, VersionMissing
-from pipestream.leases.database import Connection, Database
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -12,8 +12,8 @@ import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pipestream.database import Connection, Database
 from pipestream.errors import LeaseLost, LeaseUnavailable
-from pipestream.leases.database import Connection, Database
 from pipestream.leases.store import EXPIRY_SLACK_S, Assignment, DesiredState, Lease, check_request, lay_out
 from pipestream.topics.names import check_leased, is_backfill_lease
 

@@ -14,8 +14,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
+from pipestream.database import Database
 from pipestream.errors import CatalogueUnavailable, LeaseLost, LeaseUnavailable, SettingsInvalid
-from pipestream.leases.database import Database
 from pipestream.leases.sql import ACQUIRE, SqlLeaseStore
 from pipestream.leases.store import DesiredState
 from pipestream.topics.names import node_topic
@@ -267,7 +267,7 @@ def test_a_fresh_connection_that_breaks_is_not_tried_for_ever(open_database):
 
 
 def test_work_that_keeps_conflicting_is_given_up(open_database, monkeypatch):
-    monkeypatch.setattr("pipestream.leases.database.SERIALIZATION_PAUSE_MAX_S", 0.005)
+    monkeypatch.setattr("pipestream.database.SERIALIZATION_PAUSE_MAX_S", 0.005)
     tries = []
 
     def conflict(_):

@@ -145,7 +145,7 @@ class Database:
             connect_timeout=CONNECT_TIMEOUT_S,
             # How long sent data may stay unacknowledged: a cable that was pulled is noticed by the kernel.
             tcp_user_timeout=str(int(self._answer_timeout_s * 1000)),
-            application_name="pipestream leases",
+            application_name="pipestream",
         )
         try:
             with self.limited(connection):
@@ -171,7 +171,7 @@ class Database:
             raise CatalogueUnavailable(f"PostgreSQL does not answer: {self._redact(error)}") from None
         except psycopg.Error as error:
             raise SettingsInvalid(
-                f"PostgreSQL refuses the lease tables: {self._redact(error)}; postgres_dsn must name a "
+                f"PostgreSQL refuses our tables: {self._redact(error)}; postgres_dsn must name a "
                 f"database of this product's own and a role that may create tables in it"
             ) from None
 
