@@ -25,6 +25,7 @@ from pipestream.graph.model import (
 )
 from pipestream.graph.proto_values import values_of_message
 from pipestream.graph.report import Report
+from pipestream.graph.yamltree import MAX_BYTES
 from pipestream.topics.names import node_topic
 from pipestream.wire import (
     DlqConfig,
@@ -37,8 +38,6 @@ from pipestream.wire import (
 
 if TYPE_CHECKING:
     from google.protobuf.struct_pb2 import Struct
-
-MAX_BYTES = 4 * 1024 * 1024
 
 
 def to_proto(graph: Graph) -> PipelineGraph:
