@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipestream.errors import StackError
+from pipestream.local.starter import log_tail
 
-TAIL_LINES = 40
 _POLL_S = 0.2
 _STOP_TIMEOUT_S = 20.0
 
@@ -85,12 +85,7 @@ def run_dag(dag_id: str, environment: Mapping[str, str], log_file: Path, on_even
     finally:
         _end_group(process)
     if code:
-        raise StackError(f"the run of {dag_id} failed (exit code {code}); the end of {log_file}:\n{tail(log_file)}")
-
-
-def tail(log_file: Path, lines: int = TAIL_LINES) -> str:
-    """Return the last lines of a log."""
-    return "\n".join(log_file.read_text(errors="replace").splitlines()[-lines:])
+        raise StackError(f"the run of {dag_id} failed (exit code {code})\n{log_tail(log_file)}")
 
 
 def _follow(process: subprocess.Popen[bytes], log_file: Path, on_event: Callable[[TaskEvent], None]) -> int:
