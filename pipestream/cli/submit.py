@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from pipestream.drain.job_outcome import read_outcome
 from pipestream.errors import TerminalError, TransientError
 from pipestream.graph.write import to_yaml
 from pipestream.local.jars import pyspark_home
-from pipestream.local.java import find_java_home
+from pipestream.local.spark import pyspark_environment
 
 if TYPE_CHECKING:
     from pipestream.drain.model import DrainRequest
@@ -54,14 +53,7 @@ def _submit_command(settings: Settings, scratch: Path) -> list[str]:
 def _environment() -> dict[str, str]:
     root = str(Path(__file__).resolve().parents[2])
     python_path = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {
-        **os.environ,
-        "JAVA_HOME": str(find_java_home()),
-        "SPARK_HOME": str(pyspark_home()),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(python_path)),
-    }
+    return {**os.environ, **pyspark_environment(), "PYTHONPATH": os.pathsep.join(dict.fromkeys(python_path))}
 
 
 def _run(command: list[str]) -> int:

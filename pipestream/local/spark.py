@@ -19,17 +19,21 @@ _WORKER_CORES = 2
 _WORKER_MEMORY = "2g"
 
 
-def spark_environment(site: Site) -> dict[str, str]:
-    """Return what drivers, workers and executors must have in their environment."""
+def pyspark_environment() -> dict[str, str]:
+    """Return the variables that make Spark's programs those of this Python environment."""
     return {
         "JAVA_HOME": str(find_java_home()),
         "SPARK_HOME": str(pyspark_home()),
-        "SPARK_LOCAL_IP": HOST,
-        "SPARK_LOCAL_DIRS": str(site.data("spark") / "scratch"),
-        # The environment's own python: a bare `python3` of the machine has none of the packages.
+        # A bare `python3` of the machine has none of the packages.
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
+
+
+def spark_environment(site: Site) -> dict[str, str]:
+    """Return what drivers, workers and executors of a local stack must have in their environment."""
+    scratch = str(site.data("spark") / "scratch")
+    return {**pyspark_environment(), "SPARK_LOCAL_IP": HOST, "SPARK_LOCAL_DIRS": scratch}
 
 
 class SparkMaster(Server):

@@ -82,7 +82,7 @@ class DrainOperator(SparkSubmitOperator):
             outcome_file = Path(folder) / "outcome.json"
             self._hook = None  # `airflow dags test` retries on this same object, and a hook keeps its arguments
             self.application_args = job_arguments(request, Path(self.graph_file), outcome_file)
-            self.env_vars = spark_environment()
+            self.env_vars = submit_environment()
             try:
                 super().execute(context)
             except AirflowException as error:
@@ -189,7 +189,7 @@ def name_run(context: Context, task_id: str) -> str:
     return f"{name}/{cleared}" if cleared else name
 
 
-def spark_environment() -> dict[str, str]:
+def submit_environment() -> dict[str, str]:
     """Return the variables spark-submit needs besides those of this process.
 
     Spark takes the first python3 on the PATH unless told. And where Airflow was started by its full path, its
