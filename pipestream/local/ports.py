@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import socket
-from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 HOST = "127.0.0.1"
+OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+LOWEST_PORT = 10_000
+# The first port for outgoing connections where the system does not say: Linux's default; others begin higher.
+_FIRST_OUTGOING_PORT = 32_768
 
 
 def resolve_ports(wanted: Ports, names: Collection[str], remembered: Ports | None = None) -> Ports:
@@ -31,20 +36,26 @@ def resolve_ports(wanted: Ports, names: Collection[str], remembered: Ports | Non
     if taken_twice:
         variables = ", ".join(port_variable(name) for name in taken_twice)
         raise StackError(f"{variables} name the same port; give each its own, or 0 for a free one")
-    # All sockets stay open until the end, so that one port is not handed out twice.
-    with ExitStack() as held:
-        for name in sorted(set(names) - set(chosen)):
-            last = getattr(remembered, name) if remembered else 0
-            if last and last not in chosen.values() and is_free(last):
-                chosen[name] = last
-                continue
-            while True:
-                sock = held.enter_context(socket.socket())
-                sock.bind((HOST, 0))
-                if (port := sock.getsockname()[1]) not in chosen.values():
-                    chosen[name] = port
-                    break
+    for name in sorted(set(names) - set(chosen)):
+        port = getattr(remembered, name) if remembered else 0
+        while not port or port in chosen.values() or not is_free(port):
+            port = random.choice(_lasting_ports())  # noqa: S311 - not for secrets
+        chosen[name] = port
     return replace(wanted, **chosen)
+
+
+def _lasting_ports() -> range:
+    """Return the ports that are given to no outgoing connection.
+
+    One that is would be free when asked, and taken by some client before its server listens, or while its server is
+    started again.
+    """
+    try:
+        first = int(OUTGOING_PORTS.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        first = _FIRST_OUTGOING_PORT
+    # A machine may be set up to give out nearly all ports; then there is nothing better to choose from.
+    return range(LOWEST_PORT, first if first > 2 * LOWEST_PORT else _FIRST_OUTGOING_PORT)
 
 
 def is_free(port: int) -> bool:

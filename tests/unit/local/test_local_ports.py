@@ -27,6 +27,15 @@ def test_every_zero_becomes_a_port_of_its_own():
     assert all(is_free(port) for port in chosen)
 
 
+def test_no_port_is_chosen_that_the_system_may_give_to_an_outgoing_connection(tmp_path, monkeypatch):
+    (tmp_path / "range").write_text("21000\t60999\n")
+    monkeypatch.setattr("pipestream.local.ports.OUTGOING_PORTS", tmp_path / "range")
+
+    ports = resolve_ports(FREE_PORTS, PORT_NAMES)
+
+    assert all(10_000 <= getattr(ports, name) < 21_000 for name in PORT_NAMES)
+
+
 def test_a_given_port_stays():
     assert resolve_ports(replace(FREE_PORTS, kafka=29092), PORT_NAMES).kafka == 29092
 
