@@ -102,7 +102,7 @@ def make_plan(request: ActionRequest, settings: Settings, broker: LetterBroker |
     ranges = []
     for topic in request.topics:
         identity = broker.identify(topic)
-        for partition, marks in sorted(broker.watermarks(topic, identity.partitions).items()):
+        for partition, marks in sorted(broker.settled_watermarks(topic, identity.partitions).items()):
             if marks.low < marks.high:
                 ranges.append(PlannedRange(topic, identity.topic_id, partition, marks.low, marks.high))
     return request.plan(ranges)

@@ -73,7 +73,7 @@ def list_dead_letters(
     found = 0
     for topic in topics:
         identity = broker.identify(topic)
-        for partition, marks in sorted(broker.watermarks(topic, identity.partitions).items()):
+        for partition, marks in sorted(broker.settled_watermarks(topic, identity.partitions).items()):
             decided = decisions.of_partition(identity.topic_id, partition)
             for record in read_records(settings, topic, partition, marks):
                 letter = read_letter(record, decided.get(record.offset))
@@ -94,7 +94,7 @@ def find_dead_letter(settings: Settings, letter_id: LetterId) -> DeadLetter:
     identity = broker.identify(letter_id.topic)
     if letter_id.partition not in identity.partitions:
         raise LetterMissing(letter_id, 0, 0)
-    marks = broker.watermarks(letter_id.topic, [letter_id.partition])[letter_id.partition]
+    marks = broker.settled_watermarks(letter_id.topic, [letter_id.partition])[letter_id.partition]
     if not marks.low <= letter_id.offset < marks.high:
         raise LetterMissing(letter_id, marks.low, marks.high)
     just_there = Watermarks(letter_id.offset, letter_id.offset + 1)

@@ -58,6 +58,8 @@ class LetterBroker(Protocol):
 
     def watermarks(self, topic: str, partitions: Iterable[int]) -> Mapping[int, Watermarks]: ...
 
+    def settled_watermarks(self, topic: str, partitions: Iterable[int]) -> Mapping[int, Watermarks]: ...
+
     def start_writer(self, transactional_id: str, topic: str) -> AbstractContextManager[Writer]:
         """Start the one producer that may write under an id; it fences every earlier one."""
 

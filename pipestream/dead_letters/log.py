@@ -20,7 +20,7 @@ READER_GROUP = "pipestream.dlq"
 _CHUNK_RECORDS = 1_000
 _PAUSE_S = 0.1
 # The broker aborts what a dead action left open after a minute, and looks for such transactions every ten seconds.
-_OPEN_TRANSACTION_S = 75.0
+_OPEN_TRANSACTION_S = 90.0
 
 
 class DecisionLog:

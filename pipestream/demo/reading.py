@@ -17,5 +17,5 @@ def count_records(settings: Settings, topic: str) -> int:
     :raises TopicMissing: there is no such topic.
     """
     broker = Broker(settings)
-    marks = broker.watermarks(topic, broker.identify(topic).partitions)
+    marks = broker.settled_watermarks(topic, broker.identify(topic).partitions)
     return sum(1 for partition, mark in marks.items() for _ in read_records(settings, topic, partition, mark))
