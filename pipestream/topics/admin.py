@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # it does not 
 )
 
 from pipestream.errors import BrokerUnavailable, TopicMissing
-from pipestream.kafka.broker import MAX_MESSAGE, RETENTION, Broker
+from pipestream.kafka.broker import MAX_MESSAGE, RETENTION, Broker, TopicConfig
 from pipestream.kafka.errors import explain_errors
 
 if TYPE_CHECKING:
@@ -71,11 +71,11 @@ class TopicAdmin(Broker):
 
     def set_retention_ms(self, retention_ms: Mapping[str, int]) -> None:
         """Change how long topics keep their records."""
-        self._set_numbers(RETENTION, retention_ms)
+        self._set_numbers(RETENTION, retention_ms, lambda config: config.retention_ms)
 
     def set_max_message_bytes(self, max_message_bytes: Mapping[str, int]) -> None:
         """Change how large a batch of records topics take."""
-        self._set_numbers(MAX_MESSAGE, max_message_bytes)
+        self._set_numbers(MAX_MESSAGE, max_message_bytes, lambda config: config.max_message_bytes)
 
     def delete(self, names: Sequence[str]) -> None:
         """Delete topics and wait until they are gone. One that is not there is no error."""
@@ -101,7 +101,7 @@ class TopicAdmin(Broker):
                 return False
         return True
 
-    def _set_numbers(self, option: str, values: Mapping[str, int]) -> None:
+    def _set_numbers(self, option: str, values: Mapping[str, int], number_of: Callable[[TopicConfig], int]) -> None:
         if not values:
             return
         resources = [
@@ -115,6 +115,10 @@ class TopicAdmin(Broker):
         futures = self._ask(self._admin.incremental_alter_configs, resources, request_timeout=self._timeout_s)
         for resource, future in futures.items():
             self._ask(future.result, topic=resource.name)
+        self._wait_until(
+            lambda: values == {name: number_of(config) for name, config in self.configs(values).items()},
+            f"the new {option}",
+        )
 
     def _timeouts(self) -> dict[str, Any]:
         return {"operation_timeout": self._timeout_s, "request_timeout": self._timeout_s}
