@@ -154,8 +154,9 @@ class ConsulLeaseStore:
         index = 0
         while True:
             left_s = deadline - time.monotonic()
-            # The first query answers at once, the others when the key changes. A wait of 0 means 5 minutes.
-            wait = f"{max(1, round(left_s * 1000))}ms"
+            # The first query answers at once, the others when the key changes. A wait of 0 means 5 minutes, and one
+            # that is rounded down ends before the deadline, only to be asked once more.
+            wait = f"{max(1, math.ceil(left_s * 1000))}ms"
             with explain_errors(self._address):
                 seen, entry = self._consul.kv.get(key, index=index or None, wait=wait)
             if entry is None or "Session" not in entry:

@@ -19,8 +19,9 @@ MAX_REPLICAS = 10_000
 """As many as a topic may have partitions: a replica beyond the last partition would have nothing to drain."""
 
 
-EXPIRY_SLACK_S = 1.0
-"""Beyond the TTL: a renewal sent just before its holder died is still to arrive, and an expiry to be agreed upon."""
+EXPIRY_SLACK_S = 5.0
+"""Beyond the TTL: a renewal sent just before its holder died is still to arrive, and an expiry to be agreed upon,
+both by a server that may have much else to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,8 @@ class Server(ABC):
     needs: ClassVar[tuple[str, ...]] = ()
     stop_signal: ClassVar[int] = signal.SIGTERM
     stop_timeout_s: ClassVar[float] = 20.0
-    ready_timeout_s: ClassVar[float] = 60.0
+    # A server that ends is noticed at once; this is for one that starts on a machine with much else to do.
+    ready_timeout_s: ClassVar[float] = 180.0
 
     def __init__(self, site: Site) -> None:
         self.site = site

@@ -72,10 +72,10 @@ def test_naming_the_leases_does_not_import_the_clients():
 @pytest.mark.parametrize(
     ("kind", "ttl_s", "longest_s"),
     [
-        pytest.param("sql", 3.0, 4.0, id="sql: the TTL, and a second for what was under way"),
-        pytest.param("consul", 30.0, 61.0, id="consul: twice the TTL, besides"),
-        pytest.param("consul", 3.0, 21.0, id="consul: whose least TTL is 10 s"),
-        pytest.param("consul", 20.2, 43.0, id="consul: which counts whole seconds"),
+        pytest.param("sql", 3.0, 8.0, id="sql: the TTL, and 5 s for what was under way"),
+        pytest.param("consul", 30.0, 65.0, id="consul: twice the TTL, besides"),
+        pytest.param("consul", 3.0, 25.0, id="consul: whose least TTL is 10 s"),
+        pytest.param("consul", 20.2, 47.0, id="consul: which counts whole seconds"),
         pytest.param("none", 20.0, 0.0, id="none: nothing is ever taken"),
     ],
 )
