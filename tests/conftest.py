@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -159,13 +160,29 @@ def settings(stack: Stack, unique: str, tmp_path: Path) -> Iterator[Settings]:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(unique)))
         try:
             yield stack.settings(
+                # Longer than the defaults: other tests keep the servers busy, with thousands of topics or 80 MB.
+                kafka_timeout_s=120,
+                s3_timeout_s=120,
                 store_uri=f"s3://pipestream/{unique}",
                 ledger_uri=(tmp_path / "ledger").as_uri(),
                 postgres_dsn=dsn,
                 leases="sql",
             )
         finally:
-            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(unique)))
+            _drop_database(connection, unique)
+
+
+def _drop_database(connection: psycopg.Connection, name: str) -> None:
+    """Drop a database. PostgreSQL ends the sessions of processes that were killed, but waits for it only 5 s."""
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+        except psycopg.errors.ObjectInUse:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return
 
 
 @pytest.fixture

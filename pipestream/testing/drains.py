@@ -64,17 +64,17 @@ class DrainProcess:
     def log(self) -> str:
         return self._log.read_text()
 
-    def wait(self, timeout_s: float = 90) -> int:
+    def wait(self, timeout_s: float = 240) -> int:
         """Return the exit code, negative for a signal."""
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self._process.send_signal(signal.SIGUSR1)  # it answers with where it is
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(1)
+                self._process.wait(5)
             raise AssertionError(f"the drain has not ended within {timeout_s:g} s: {self.log}") from None
 
-    def wait_until(self, condition: Callable[[], bool], timeout_s: float = 60) -> None:
+    def wait_until(self, condition: Callable[[], bool], timeout_s: float = 240) -> None:
         """Wait until something holds, which the drain is to bring about."""
         deadline = time.monotonic() + timeout_s
         while not condition():

@@ -36,6 +36,12 @@ class _Rule:
         return self.times > 0 and self.method in ("", method) and self.part in path
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # With the library's 5, a client that opens many connections at once would time out over some of them.
+    request_queue_size = 128
+
+
 class FaultyProxy:
     """Passes requests on to ``host:port`` until it is told to make trouble; a context manager."""
 
@@ -44,8 +50,7 @@ class FaultyProxy:
         self._guard = threading.Lock()
         self._made = 0
         self._silence_ends = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, host, port))
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), _handler(self, host, port))
         self._thread = threading.Thread(target=self._server.serve_forever, name="faulty-proxy", daemon=True)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 

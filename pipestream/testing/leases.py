@@ -57,7 +57,7 @@ class FlakyLeaseStore(NoLeaseStore):
             lease = self._held[topic, slot] = Lease(topic, slot, holder, self._token, ttl_s=1.0)
             return lease
 
-    def wait_for_renewals(self, count: int, timeout_s: float = 10.0) -> bool:
+    def wait_for_renewals(self, count: int, timeout_s: float = 120.0) -> bool:
         """Wait until ``count`` renewals were asked for, and say whether they were."""
         with self.changed:
             return self.changed.wait_for(lambda: self.renewals >= count, timeout_s)

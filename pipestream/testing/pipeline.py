@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from google.protobuf.message import DecodeError
 
 from pipestream.drain.local import LocalSpread
-from pipestream.drain.model import DrainReport, DrainRequest, Spread
+from pipestream.drain.model import DrainReport, DrainRequest, Spread, consumer_group
 from pipestream.drain.run import run_drain
 from pipestream.graph.load import load_graph
-from pipestream.kafka.broker import Broker
+from pipestream.kafka.broker import Broker, ask_committed
 from pipestream.kafka.clients import idempotent_producer, range_consumer
-from pipestream.kafka.errors import is_end_of_partition
+from pipestream.kafka.errors import is_end_of_partition, is_passing
 from pipestream.kafka.messages import to_record
 from pipestream.kafka.records import InputRecord
 from pipestream.leases import open_lease_store
 from pipestream.ledger import Entry, Ledger
 from pipestream.settings import Settings
+from pipestream.testing.settling import wait_until_settled
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import required_topics
 from pipestream.wire import PipeStream
+
+_ANSWER_S = 120.0
+# The broker aborts what a dead producer left open after a minute, and looks for it every ten seconds.
+_OPEN_TRANSACTION_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,33 +58,41 @@ class Pipeline:
 
     def send(self, topic: str, doc_ids: Sequence[str], partition: int = 0, timestamp: datetime | None = None) -> None:
         """Publish small inline documents to one partition of an intake topic."""
-        sent_at = int(timestamp.timestamp() * 1000) if timestamp else 0
-        producer = idempotent_producer(self.settings)
+        streams = []
         for doc_id in doc_ids:
             stream = PipeStream()
             stream.document.doc_id = doc_id
             stream.document.search_metadata.title = doc_id
-            producer.produce(
-                topic, value=stream.SerializeToString(), key=doc_id.encode(), partition=partition, timestamp=sent_at
-            )
-            producer.poll(0)
-        producer.flush(30)
+            streams.append(stream)
+        self.send_streams(topic, streams, partition, timestamp)
+
+    def send_streams(
+        self, topic: str, streams: Iterable[PipeStream], partition: int = 0, timestamp: datetime | None = None
+    ) -> None:
+        """Publish streams to one partition of a topic, under their documents' ids."""
+        sent_at = int(timestamp.timestamp() * 1000) if timestamp else 0
+        with self._sending(topic) as send:
+            for stream in streams:
+                key = (stream.document.doc_id or stream.document_ref.doc_id).encode()
+                send(value=stream.SerializeToString(), key=key, partition=partition, timestamp=sent_at)
 
     def send_bytes(self, topic: str, value: bytes | None, *, key: bytes = b"", partition: int = 0) -> None:
         """Publish any record."""
-        producer = idempotent_producer(self.settings)
-        producer.produce(topic, value=value, key=key, partition=partition)
-        producer.flush(30)
+        with self._sending(topic) as send:
+            send(value=value, key=key, partition=partition)
 
     def drain(self, topic: str, run_id: str, *, spread: Spread | None = None, budget: int = 1_000_000) -> DrainReport:
-        """Drain a topic in this process."""
+        """Drain a topic in this process; what it has committed shows in every topic of the graph when this returns."""
         request = DrainRequest(self.graph, topic, run_id, budget)
         here = LocalSpread(self.settings)
         with closing(open_lease_store(self.settings)) as leases:
-            return run_drain(request, self.settings, spread or here, leases=leases, on_lease_lost=here.cancel)
+            report = run_drain(request, self.settings, spread or here, leases=leases, on_lease_lost=here.cancel)
+        wait_until_settled(self.settings, [spec.name for spec in required_topics(self.graph, self.settings)])
+        return report
 
     def read(self, *topics: str) -> list[FoundRecord]:
         """Return every committed record of some topics, in order of topic, partition and offset."""
+        wait_until_settled(self.settings, topics)
         return [FoundRecord(_doc_id(record), record, _stream(record)) for record in self._records(topics)]
 
     def doc_ids(self, topic: str) -> Counter[str]:
@@ -88,8 +102,17 @@ class Pipeline:
     def entries(self, topic: str) -> list[Entry]:
         return self.ledger.entries(lane=self.graph.graph_id, topic=topic)
 
+    def group_offsets(self, topic: str) -> dict[int, int]:
+        """Return the offsets that the live runs have committed, once no transaction is about to move them."""
+        group = consumer_group(self.graph, self.graph.graph_id)
+        wanted = [TopicPartition(topic, partition) for partition in Broker(self.settings).identify(topic).partitions]
+        with closing(range_consumer(self.settings, group)) as consumer:
+            found = ask_committed(consumer, wanted, _OPEN_TRANSACTION_S)
+        return {partition: committed.offset for (_, partition), committed in found.items()}
+
     def check_ledger_tiles(self, topic: str) -> None:
         """Check that the entries of a topic join without gap or overlap, from its start to its end."""
+        wait_until_settled(self.settings, [topic])
         identity = Broker(self.settings).identify(topic)
         marks = Broker(self.settings).watermarks(topic, identity.partitions)
         for partition, mark in marks.items():
@@ -99,6 +122,15 @@ class Pipeline:
                     assert entry.range.start == at, f"{entry.range}: expected to start at {at}"
                     at = entry.range.end
             assert at == mark.high, f"{topic}[{partition}]: the ledger ends at {at}, the topic at {mark.high}"
+
+    @contextmanager
+    def _sending(self, topic: str) -> Iterator[Callable[..., None]]:
+        """Give what sends a record, and make sure that Kafka has taken all of them."""
+        answers: list[KafkaError | None] = []
+        producer = idempotent_producer(self.settings)
+        yield partial(producer.produce, topic, on_delivery=lambda error, _: answers.append(error))
+        assert producer.flush(_ANSWER_S) == 0, f"Kafka has not taken all records in {_ANSWER_S:g} s"
+        assert set(answers) <= {None}, answers
 
     def _records(self, topics: Sequence[str]) -> list[InputRecord]:
         broker = Broker(self.settings)
@@ -111,14 +143,15 @@ class Pipeline:
 
 def _until_end(consumer: Consumer, reading: set[tuple[str | None, int | None]]) -> Iterator[InputRecord]:
     while reading:
-        message = consumer.poll(30)
-        assert message is not None, "no answer from Kafka within 30 s"
+        message = consumer.poll(_ANSWER_S)
+        assert message is not None, f"no answer from Kafka within {_ANSWER_S:g} s"
         error = message.error()
         if error is None:
             yield to_record(message)
-        else:
-            assert is_end_of_partition(error), error
+        elif is_end_of_partition(error):
             reading.discard((message.topic(), message.partition()))
+        else:
+            assert is_passing(error), error
 
 
 def _stream(record: InputRecord) -> PipeStream:

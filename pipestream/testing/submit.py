@@ -34,6 +34,6 @@ def submit_drain(
         request = DrainRequest(pipeline.graph, topic, run_id, pipeline.settings.drain_budget)
         command = ["spark-submit", "--master", master, "--conf", "spark.ui.enabled=false", find_drain_job()]
         command += job_arguments(request, pipeline.graph_file, outcome_file)
-        done = subprocess.run(command, env=dict(environment), capture_output=True, text=True, timeout=240, check=False)
+        done = subprocess.run(command, env=dict(environment), capture_output=True, text=True, timeout=500, check=False)
         outcome = read_outcome(outcome_file)
     return Submission(done.returncode, outcome.fields if outcome else {}, done.stdout + done.stderr)

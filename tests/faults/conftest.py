@@ -17,6 +17,8 @@ from pipestream.testing.pipeline import Pipeline
 
 PARTITIONS = 2
 RECORDS = 35
+# As short as lets a run live through a pause of the machine: two renewals may come late.
+LEASE_TTL_S = 10.0
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def make_pipeline(settings, unique, tmp_path, request):
             text = text.replace(old, new)
         file = tmp_path / f"{unique}.yaml"
         file.write_text(text)
-        quick = {"chunk_records": 10, "lease_ttl_s": 3.0, "kafka_timeout_s": 10.0, **setting_changes}
+        quick = {"chunk_records": 10, "lease_ttl_s": LEASE_TTL_S, **setting_changes}
         made = Pipeline(settings.model_copy(update=quick), file)
         made.create_topics()
         return made
@@ -106,7 +108,7 @@ def start_drain(topic):
 def drain_when_free(topic):
     """Drain as soon as the lease of a run that died has expired."""
 
-    def drain(pipeline, run_id, deadline_s=45, budget=1_000_000):
+    def drain(pipeline, run_id, deadline_s=180, budget=1_000_000):
         deadline = time.monotonic() + deadline_s
         while True:
             report = pipeline.drain(topic, run_id, budget=budget)
@@ -144,6 +146,8 @@ def breakable_settings(breakable_stack, unique, tmp_path):
     with psycopg.connect(main, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(unique)))
     return breakable_stack.settings(
+        # How long a drain that met an outage waits before it gives up.
+        kafka_timeout_s=15,
         store_uri=(tmp_path / "objects").as_uri(),
         ledger_uri=(tmp_path / "ledger").as_uri(),
         postgres_dsn=re.sub(r"/pipestream$", f"/{unique}", main),

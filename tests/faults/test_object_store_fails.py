@@ -29,9 +29,8 @@ def far(proxy):
     Only a process of its own may use it: the Delta client waits for S3 without letting the proxy's threads run.
     """
 
-    def far(pipeline):
-        # Silence is as long as the client waits, so let it be short.
-        through = {"s3_endpoint": proxy.url, "s3_timeout_s": 5.0}
+    def far(pipeline, **changes):
+        through = {"s3_endpoint": proxy.url, **changes}
         return Pipeline(pipeline.settings.model_copy(update=through), pipeline.graph_file)
 
     return far
@@ -85,7 +84,8 @@ def test_a_store_whose_answers_do_not_come_is_asked_again(
     proxy.make(trouble, times=times, method="PUT")
     since = time.monotonic()
 
-    drain = start_drain(far(pipeline), "run-1")
+    # Silence is as long as the client waits, so let it be short.
+    drain = start_drain(far(pipeline, s3_timeout_s=5.0), "run-1")
 
     assert drain.wait() in (0, 1), drain.log
     assert proxy.made == times

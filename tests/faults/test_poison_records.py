@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from pipestream import faults
 from pipestream.documents.references import key_of
@@ -26,6 +25,7 @@ from pipestream.kafka.connection import client_config
 from pipestream.kafka.records import header
 from pipestream.local.state import write_settings
 from pipestream.testing.submit import submit_drain
+from pipestream.topics.admin import TopicAdmin
 from pipestream.wire import PipeDoc, PipeStream
 
 pytestmark = pytest.mark.stack
@@ -260,7 +260,7 @@ def send_wide(pipeline, topic, *doc_ids):
         stream.document.doc_id = doc_id
         stream.metadata.context_params["wide"] = base64.b64encode(os.urandom(786_250)).decode()
         producer.produce(topic, stream.SerializeToString(), key=doc_id.encode(), partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
 
 
 def drain_until_done(pipeline, start_drain):
@@ -280,8 +280,4 @@ def marks_of(pipeline):
 
 
 def allow(pipeline, topic, size_bytes):
-    admin = AdminClient(client_config(pipeline.settings))
-    limit = ConfigEntry("max.message.bytes", str(size_bytes), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[limit])
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(30)
+    TopicAdmin(pipeline.settings).set_max_message_bytes({topic: size_bytes})

@@ -9,8 +9,6 @@ import time
 import pytest
 
 from pipestream import faults
-from pipestream.drain.model import consumer_group
-from pipestream.kafka.broker import Broker
 from pipestream.testing.length import by_length
 
 pytestmark = pytest.mark.stack
@@ -25,9 +23,7 @@ def wake(pipeline, topic):
     """Continue a stopped run, and make sure that it ends as stale and leaves everything as it is."""
 
     def standing():
-        group = consumer_group(pipeline.graph, pipeline.graph.graph_id)
-        offsets = Broker(pipeline.settings).committed(group, topic, (0, 1))
-        return {partition: found.offset for partition, found in offsets.items()}, pipeline.entries(topic)
+        return pipeline.group_offsets(topic), pipeline.entries(topic)
 
     def wake(stale):
         before = standing()

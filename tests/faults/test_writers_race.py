@@ -41,7 +41,7 @@ def entry(run_id, start):
 @pytest.fixture
 def meet(monkeypatch):
     """Hold every writer between its look at the heads and its commit until the other one is there too."""
-    barrier = threading.Barrier(2, timeout=30)
+    barrier = threading.Barrier(2, timeout=120)
     append = ledger._append
 
     def append_together(*arguments):
