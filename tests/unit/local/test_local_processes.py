@@ -27,7 +27,7 @@ time.sleep(600)
 def _start_parent(log, *, stubborn=False, apart=False):
     program = _PARENT.format(stubborn=stubborn, apart=apart)
     record = start_process([sys.executable, "-c", program], os.environ, log)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not (log.exists() and log.read_text().endswith("\n")):
         assert time.monotonic() < deadline, "the process did not start"
         time.sleep(0.02)

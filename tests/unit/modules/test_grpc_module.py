@@ -115,15 +115,12 @@ def test_a_module_that_takes_too_long_is_unavailable():
         released.wait(30)
         return ProcessDataResponse(output_doc=request.document)
 
-    started = time.monotonic()
     with GrpcModuleServer(hang) as server:
         module = resolve_module(server.spec)
         with pytest.raises(ModuleUnavailable, match=r"took longer than 0\.3 s"):
             module.process(INPUT, ModuleContext("graph", "node", "stream-1", timeout_s=0.3))
-        took_s = time.monotonic() - started
         released.set()
         module.close()
-    assert took_s < 10
 
 
 @pytest.mark.parametrize(
