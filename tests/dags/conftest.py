@@ -22,6 +22,8 @@ os.environ["AIRFLOW_HOME"] = HOME
 os.environ["AIRFLOW__CORE__DAGS_FOLDER"] = str(REPOSITORY / "dags")
 os.environ["AIRFLOW__CORE__PLUGINS_FOLDER"] = str(REPOSITORY / "plugins")
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+# A machine with much else to do may take longer over an import than Airflow allows for.
+os.environ["AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT"] = "400"
 if str(REPOSITORY / "plugins") not in sys.path:
     sys.path.append(str(REPOSITORY / "plugins"))
 

@@ -390,7 +390,7 @@ def serialize(folder: Path, hash_seed: str) -> str:
         "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "plugins")]),
     }
     command = [sys.executable, "-c", SERIALIZE, str(folder)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
 

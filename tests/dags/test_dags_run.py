@@ -58,7 +58,7 @@ class Installation:
         return {topic: find_lag(self.settings, self.graph, topic) for topic in self.topics}
 
 
-def run(arguments: list[str], environment: dict[str, str], timeout_s: float = 400.0) -> str:
+def run(arguments: list[str], environment: dict[str, str], timeout_s: float = 800.0) -> str:
     """Run a Python program to its end; when it takes too long, end it with its children and show its log."""
     with subprocess.Popen(
         [sys.executable, *arguments],
@@ -122,7 +122,7 @@ def test_ingestion_publishes_what_is_new_and_says_how_much(installation, unique)
     assert installation.waiting()[f"intake.{unique}"] == DOCUMENTS
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_run_carries_every_document_from_the_folder_to_its_end(installation, unique):
     installation.ingest()
 

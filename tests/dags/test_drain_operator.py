@@ -135,7 +135,7 @@ def dag_run(run_type: DagRunType = DagRunType.MANUAL, clear_number: int = 0) -> 
     return SimpleNamespace(run_type=run_type, clear_number=clear_number, run_after=asked_for)
 
 
-def wait_until(condition, timeout_s: float = 20.0) -> None:
+def wait_until(condition, timeout_s: float = 120.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "the condition never held"
@@ -353,15 +353,17 @@ def kill_while_running(task: DrainOperator, spark: FakeSpark) -> list[BaseExcept
 
     thread = threading.Thread(target=run)
     thread.start()
-    wait_until((spark.folder / "hangs").exists)
+    # The program may be further than the thread that started it, which has to know it first.
+    wait_until(lambda: (spark.folder / "hangs").exists() and task._process is not None)
     task.on_kill()
-    thread.join(timeout=20)
+    thread.join(timeout=120)
     assert not thread.is_alive()
     return ended_with
 
 
 @pytest.mark.usefixtures("nothing_against_it")
-def test_a_killed_task_asks_spark_to_stop(task, spark):
+def test_a_killed_task_asks_spark_to_stop(task, spark, monkeypatch):
+    monkeypatch.setattr(drain_operator, "STOP_TIMEOUT_S", 120.0)
     spark.tell(hang="politely")
 
     (error,) = kill_while_running(task, spark)

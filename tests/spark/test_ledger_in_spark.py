@@ -69,7 +69,7 @@ def start_job(name, environment, *arguments, in_spark=True):
     starter = ["spark-submit", *options] if in_spark else [sys.executable]
     command = [*starter, str(REPOSITORY / "spark_jobs" / name), *arguments]
     environment = {**environment, "PYTHONPATH": str(REPOSITORY)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
 
 
 def run_job(name, environment, *arguments, in_spark=True):

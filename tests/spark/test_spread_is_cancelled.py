@@ -44,7 +44,7 @@ def _no_jvm_left_behind():
     if gateway is not None:
         gateway.shutdown()
         gateway.proc.stdin.close()  # the sign for Spark's JVM to end
-        gateway.proc.wait(30)
+        gateway.proc.wait(120)
         SparkContext._gateway = SparkContext._jvm = None
 
 
@@ -121,7 +121,7 @@ def test_cancelled_between_session_and_job_it_runs_no_task(spread, task):
 
 def test_cancelled_while_its_tasks_run_it_ends_at_once(spread, task):
     def cancel_when_running():
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 400
         while time.monotonic() < deadline:
             if spread._session is not None and spread._session.sparkContext.statusTracker().getActiveStageIds():
                 spread.cancel()
