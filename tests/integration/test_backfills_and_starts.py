@@ -181,7 +181,7 @@ def test_a_backfill_goes_on_beside_a_live_run_that_holds_the_topic(pipeline, uni
     topic = f"intake.{unique}"
     pipeline.send(topic, ["a0", "a1"])
     with closing(open_lease_store(pipeline.settings)) as leases:
-        live = leases.acquire(topic, 0, "live@elsewhere:1", 60)
+        live = leases.acquire(topic, 0, "live@elsewhere:1", 600)
         request = DrainRequest(pipeline.graph, topic, "run-1", 100, backfill=Backfill("beside", offsets={0: (0, 2)}))
         held = []
 

@@ -15,7 +15,12 @@ pytestmark = [pytest.mark.stack, pytest.mark.airflow]
 def airflow(stack, tmp_path):
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pipestream.cli.main", "airflow", *arguments]
-        environment = {**os.environ, "PIPESTREAM_STACK_FOLDER": str(stack.spec.folder)}
+        environment = {
+            **os.environ,
+            "PIPESTREAM_STACK_FOLDER": str(stack.spec.folder),
+            # A machine with much else to do may take longer over an import than Airflow allows for.
+            "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "400",
+        }
         return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     return run

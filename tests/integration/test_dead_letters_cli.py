@@ -9,8 +9,10 @@ import pytest
 from pipestream.cli.main import main
 from pipestream.dead_letters import Act, ActionRequest
 from pipestream.dead_letters.act import make_plan
+from pipestream.dead_letters.decisions import DECISIONS_TOPIC
 from pipestream.dead_letters.log import DecisionLog
 from pipestream.testing.letters import Letters
+from pipestream.testing.settling import wait_until_settled
 from pipestream.wire import DlqMessage
 
 pytestmark = pytest.mark.stack
@@ -143,6 +145,7 @@ def test_an_interrupted_action_is_in_the_history_and_can_be_resumed(dlq, letters
     log = DecisionLog(letters.settings)
     log.ensure()
     log.write_plan(make_plan(request, letters.settings))  # and there it died
+    wait_until_settled(letters.settings, [DECISIONS_TOPIC])  # all tests share it, and others hold transactions open
 
     def of_history():
         _, out, _ = dlq("history", "--json", "--limit", "0", graph=False)

@@ -57,7 +57,7 @@ def start_replay(letters, tmp_path):
 
 def kill_at(start_replay, fault):
     process = start_replay("r1", f"{fault[0]}=kill@{fault[1]}")
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=400)
     assert process.returncode == -signal.SIGKILL, err
 
 
@@ -75,7 +75,7 @@ def test_a_killed_replay_repeated_under_its_id_goes_on_where_it_stopped(letters,
     kill_at(start_replay, fault)
 
     again = start_replay("r1")
-    out, err = again.communicate(timeout=120)
+    out, err = again.communicate(timeout=400)
 
     assert again.returncode == 0, err
     report = json.loads(out)
@@ -104,7 +104,7 @@ def test_a_killed_replay_may_be_followed_by_another_one(letters, start_replay):
 )
 def test_a_replay_that_was_stopped_and_overtaken_sends_nothing_more_and_says_why(letters, start_replay, fault):
     stopped = start_replay("r1", fault)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while psutil.Process(stopped.pid).status() != psutil.STATUS_STOPPED:
         assert stopped.poll() is None, stopped.communicate()
         assert time.monotonic() < deadline, "the replay did not get to its second chunk"
@@ -112,7 +112,7 @@ def test_a_replay_that_was_stopped_and_overtaken_sends_nothing_more_and_says_why
 
     report = letters.act(Act.REPLAY, "r2")
     stopped.send_signal(signal.SIGCONT)
-    _, err = stopped.communicate(timeout=120)
+    _, err = stopped.communicate(timeout=400)
 
     assert report.decided == {State.REPLAYED: 15}
     assert stopped.returncode == 1

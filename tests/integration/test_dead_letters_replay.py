@@ -175,7 +175,7 @@ def test_records_of_other_tools_are_listed_and_replayed_byte_for_byte(letters):
     headers = [("__connect.errors.exception.class.name", b"DataException"), ("trace", b"\xff\x00")]
     producer.produce(dead, value=b"\xff not a stream", key=b"order-7", headers=headers)
     producer.produce(dead, value=None)
-    producer.flush(30)
+    assert producer.flush(120) == 0
 
     found = letters.listed(topic=dead)
     assert [(letter.doc_id, letter.error_kind) for letter in found] == [("order-7", "DataException"), ("", "")]
@@ -262,13 +262,13 @@ def test_an_action_waits_for_decisions_that_anothers_open_transaction_holds_back
     other.begin_transaction()
     batch = Batch("other", "dlq.other", "other-id", 0, 1, {State.PURGED: (0,)}, datetime.now(UTC))
     other.produce(DECISIONS_TOPIC, batch.encode())
-    other.flush(30)
+    assert other.flush(120) == 0
     held_back_from = TopicAdmin(letters.settings).written_ends(DECISIONS_TOPIC, [0])[0]
     reports = []
     thread = threading.Thread(target=lambda: reports.append(letters.act(Act.REPLAY, "r1")))
     thread.start()
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while TopicAdmin(letters.settings).written_ends(DECISIONS_TOPIC, [0])[0] == held_back_from:
             assert time.monotonic() < deadline, "the plan was not written"
             time.sleep(0.05)
@@ -276,7 +276,7 @@ def test_an_action_waits_for_decisions_that_anothers_open_transaction_holds_back
         assert letters.replayed() == []
     finally:
         other.commit_transaction(30)
-        thread.join(150)  # a replay that was killed elsewhere holds the decisions back for up to 75 s
+        thread.join(300)  # a replay that was killed elsewhere holds the decisions back for up to 90 s
         other.close()
 
     assert [report.decided for report in reports] == [{State.REPLAYED: 1}]

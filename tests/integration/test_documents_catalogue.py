@@ -91,7 +91,7 @@ def test_many_writers_of_the_same_documents_find_each_new_exactly_once(settings)
     def write(part: list[Row]) -> None:
         try:
             with Catalogue(settings) as catalogue:
-                barrier.wait(30)
+                barrier.wait(120)
                 outcomes.extend(entry.outcome for entry in catalogue.record(part))
         except BaseException as error:
             failures.append(error)
@@ -100,7 +100,7 @@ def test_many_writers_of_the_same_documents_find_each_new_exactly_once(settings)
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(240)
 
     assert failures == []
     assert (outcomes.count("new"), outcomes.count("unchanged")) == (50, 150)

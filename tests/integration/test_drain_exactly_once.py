@@ -179,7 +179,7 @@ def test_a_range_that_mostly_fails_stops_before_its_dead_letters_are_written(pip
 def test_while_one_run_holds_the_lease_another_is_skipped_and_told_who_holds_it(pipeline, topics):
     pipeline.send(topics.intake, ["a1"])
     leases = open_lease_store(pipeline.settings)
-    lease = leases.acquire(topics.intake, 0, "run-1@elsewhere:1", 30)
+    lease = leases.acquire(topics.intake, 0, "run-1@elsewhere:1", 600)
 
     report = pipeline.drain(topics.intake, "run-2")
 

@@ -34,7 +34,7 @@ def test_a_group_that_never_committed_has_no_offsets_on_a_new_broker(tmp_path):
             cwd=Path(__file__).parents[2],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=400,
             check=False,
         )
 

@@ -18,7 +18,8 @@ from pipestream.topics.names import node_topic
 pytestmark = pytest.mark.stack
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TTL_S = 3.0
+# So that a busy machine does not keep the child from two renewals in a row.
+TTL_S = 8.0
 
 
 @pytest.fixture
@@ -55,20 +56,20 @@ def test_a_process_stopped_past_the_ttl_loses_the_lease_and_knows_it_when_it_goe
     assert ask(child) == "held\n"
     child.send_signal(signal.SIGSTOP)
 
-    assert store.wait_free(topic, 0, 30)
+    assert store.wait_free(topic, 0, 120)
     lease = store.acquire(topic, 0, "second", 60.0)
     child.send_signal(signal.SIGCONT)
 
     assert ask(child).startswith(f"lost: {topic} slot 0: the lease was lost (")
     child.stdin.close()
-    assert child.wait(30) == 0
+    assert child.wait(120) == 0
     store.renew(lease)  # what the stale process released on its way out was not ours
 
 
 def test_a_process_that_lives_keeps_its_lease_beyond_the_ttl(store, child, unique):
     topic = node_topic(unique, "parser")
 
-    assert not store.wait_free(topic, 0, 2 * TTL_S)
+    assert not store.wait_free(topic, 0, TTL_S + 2)
 
     with pytest.raises(LeaseUnavailable, match="leased by first"):
         store.acquire(topic, 0, "second", TTL_S)
@@ -77,7 +78,7 @@ def test_a_process_that_lives_keeps_its_lease_beyond_the_ttl(store, child, uniqu
 
 def test_a_process_that_ends_gives_its_lease_back(store, child, unique):
     child.stdin.close()
-    assert child.wait(30) == 0
+    assert child.wait(120) == 0
 
     assert store.acquire(node_topic(unique, "parser"), 0, "second", TTL_S).holder == "second"
 
@@ -85,9 +86,9 @@ def test_a_process_that_ends_gives_its_lease_back(store, child, unique):
 def test_the_lease_of_a_killed_process_runs_out(store, child, unique):
     topic = node_topic(unique, "parser")
     child.kill()
-    child.wait(30)
+    child.wait(120)
 
-    assert store.wait_free(topic, 0, 10 * TTL_S)
+    assert store.wait_free(topic, 0, 120)
     assert store.topics() == [topic]
 
 

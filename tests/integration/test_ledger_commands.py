@@ -71,7 +71,7 @@ def test_heads_are_moved_to_a_place_and_told_as_json(rebaseline, drained):
 
 def test_while_a_run_drains_the_topic_the_operator_is_told_who(rebaseline, pipeline, drained):
     with closing(open_lease_store(pipeline.settings)) as leases:
-        lease = leases.acquire(drained, 0, "run-2@worker", 60)
+        lease = leases.acquire(drained, 0, "run-2@worker", 600)
         code, _, err = rebaseline("--to", "earliest", "--yes")
         leases.release(lease)
 

@@ -1,19 +1,18 @@
 from __future__ import annotations
 
-import time
 from contextlib import closing
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient
 
 from pipestream.drain.audit import audit_topic
 from pipestream.drain.model import consumer_group, ordered_transactional_id, transactional_id
 from pipestream.drain.rebaseline import rebaseline
 from pipestream.errors import LeaseUnavailable, OffsetsExpired, TerminalError, TopicReplaced
-from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import range_consumer, transactional_producer
 from pipestream.leases import DesiredState, open_lease_store
+from pipestream.topics.admin import TopicAdmin
 
 pytestmark = pytest.mark.stack
 
@@ -43,26 +42,22 @@ def admin(pipeline):
 
 
 @pytest.fixture
-def make_again(pipeline, topic, admin):
+def make_again(pipeline, topic):
     """Delete the topic and make it again, empty."""
 
     def make():
-        admin.delete_topics([topic])[topic].result(30)
+        TopicAdmin(pipeline.settings).delete([topic])
         pipeline.create_topics()
 
     return make
 
 
 @pytest.fixture
-def grow(pipeline, topic, admin):
+def grow(pipeline, topic):
     """Give the topic more partitions."""
 
     def to(partitions):
-        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
-        deadline = time.monotonic() + 30
-        while len(Broker(pipeline.settings).identify(topic).partitions) < partitions:
-            assert time.monotonic() < deadline, "the broker does not show the new partitions"
-            time.sleep(0.05)
+        TopicAdmin(pipeline.settings).grow({topic: partitions})
 
     return to
 
@@ -165,7 +160,7 @@ def test_while_a_run_holds_any_slot_no_head_moves(pipeline, topic, move, leases,
     pipeline.send(topic, ["a", "b"])
     pipeline.drain(topic, "run-1")
     leases.set_desired(topic, DesiredState(replicas=replicas))
-    lease = leases.acquire(topic, held, "run-2@worker", 60)
+    lease = leases.acquire(topic, held, "run-2@worker", 600)
 
     with pytest.raises(LeaseUnavailable, match=f"slot {held} is leased by run-2@worker"):
         move("earliest")
@@ -203,5 +198,5 @@ def test_a_run_that_lost_its_lease_cannot_move_the_offsets_back(pipeline, topic,
 
     with pytest.raises(KafkaException, match=r"(?i)fenced"):
         stale.commit_transaction(30)
-    assert Broker(settings).committed(group, topic, [0])[0].offset == 1
+    assert pipeline.group_offsets(topic)[0] == 1
     assert pipeline.drain(topic, "run-2").records == 2

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import psutil
 import psycopg
@@ -54,20 +55,30 @@ def _states(stack):
     return {server.name: server.state for server in stack.status()}
 
 
+def _wait_for_states(stack, **expected):
+    """Wait until servers are as expected; one that has much to do may be taken for one that does not answer."""
+    deadline = time.monotonic() + 60
+    while (found := _states(stack)) != expected and "unresponsive" in found.values():
+        assert time.monotonic() < deadline, found
+    assert found == expected
+
+
 def _write_record(stack, topic, value):
     client = AdminClient({"bootstrap.servers": stack.settings().kafka_bootstrap})
-    client.create_topics([NewTopic(topic, 1, 1)])[topic].result(timeout=30)
+    client.create_topics([NewTopic(topic, 1, 1)])[topic].result(timeout=120)
     producer = Producer({"bootstrap.servers": stack.settings().kafka_bootstrap})
     producer.produce(topic, value)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def _read_record(stack, topic):
     consumer = Consumer({"bootstrap.servers": stack.settings().kafka_bootstrap, "group.id": "reader"})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    message = consumer.poll(30)
+    deadline = time.monotonic() + 120
+    while (message := consumer.poll(1)) is None or message.error():
+        assert time.monotonic() < deadline, message and message.error()
     consumer.close()
-    return None if message is None else message.value()
+    return message.value()
 
 
 def _execute(stack, statement):
@@ -77,16 +88,16 @@ def _execute(stack, statement):
 
 
 def test_a_crashed_server_is_shown_repaired_and_all_data_survives_a_stop(own_stack):
-    assert _states(own_stack) == {"kafka": "stopped", "postgres": "stopped"}
+    _wait_for_states(own_stack, kafka="stopped", postgres="stopped")
     assert sorted(own_stack.up()) == ["kafka", "postgres"]
-    assert _states(own_stack) == {"kafka": "running", "postgres": "running"}
+    _wait_for_states(own_stack, kafka="running", postgres="running")
     _write_record(own_stack, "kept", b"hello")
     _execute(own_stack, "CREATE TABLE kept AS SELECT 42 AS answer")
 
     own_stack.server("kafka").kill()
-    assert _states(own_stack) == {"kafka": "crashed", "postgres": "running"}
+    _wait_for_states(own_stack, kafka="crashed", postgres="running")
     assert own_stack.up() == ["kafka"]
-    assert _states(own_stack) == {"kafka": "running", "postgres": "running"}
+    _wait_for_states(own_stack, kafka="running", postgres="running")
     assert _read_record(own_stack, "kept") == b"hello"
 
     assert sorted(own_stack.down()) == ["kafka", "postgres"]
@@ -112,11 +123,9 @@ def test_a_server_that_runs_but_does_not_answer_is_shown_as_such(up_stack):
 
     os.kill(pid, signal.SIGSTOP)
     try:
-        states = _states(up_stack)
+        _wait_for_states(up_stack, kafka="unresponsive", postgres="running")
     finally:
         os.kill(pid, signal.SIGCONT)
-
-    assert states == {"kafka": "unresponsive", "postgres": "running"}
 
 
 def test_a_taken_port_is_refused_before_anything_starts(spec, tmp_path):
@@ -142,13 +151,13 @@ def test_a_server_that_cannot_start_fails_at_once_with_its_log_and_takes_the_oth
         own_stack.up()
 
     assert _processes_of(own_stack) == []
-    assert _states(own_stack) == {"kafka": "stopped", "postgres": "stopped"}
+    _wait_for_states(own_stack, kafka="stopped", postgres="stopped")
 
 
 def test_leaving_the_block_by_an_error_stops_the_servers(own_stack):
     def fail():
         with own_stack.running():
-            assert _states(own_stack) == {"kafka": "running", "postgres": "running"}
+            _wait_for_states(own_stack, kafka="running", postgres="running")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -169,11 +178,11 @@ def test_a_program_that_is_told_to_stop_leaves_no_server_behind(own_stack, numbe
     argv = [sys.executable, "-c", program, str(own_stack.spec.folder)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout.readline() == "ready\n"
-        assert _states(own_stack) == {"kafka": "running", "postgres": "running"}
+        _wait_for_states(own_stack, kafka="running", postgres="running")
 
         process.send_signal(number)
         try:
-            process.wait(60)
+            process.wait(240)
         finally:
             process.kill()
 
@@ -187,9 +196,9 @@ def test_servers_outlive_the_command_that_started_them(own_stack):
         "Stack(load_spec(profile='embedded', folder=Path(sys.argv[1]), free_ports=True, durable=False)).up()\n"
     )
 
-    subprocess.run([sys.executable, "-c", program, str(own_stack.spec.folder)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", program, str(own_stack.spec.folder)], check=True, timeout=400)
 
-    assert _states(own_stack) == {"kafka": "running", "postgres": "running"}
+    _wait_for_states(own_stack, kafka="running", postgres="running")
     assert sorted(own_stack.down()) == ["kafka", "postgres"]
     assert _processes_of(own_stack) == []
 
@@ -220,16 +229,16 @@ def test_a_wrong_password_is_refused_by_postgres(up_stack):
     address = up_stack.settings().postgres_dsn.get_secret_value().partition("@")[2]
 
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-        psycopg.connect(f"postgresql://pipestream:wrong@{address}", connect_timeout=5)
+        psycopg.connect(f"postgresql://pipestream:wrong@{address}", connect_timeout=60)
 
 
 def test_only_the_servers_that_are_named_are_started(own_stack):
     assert own_stack.up(names=["postgres"]) == ["postgres"]
-    assert _states(own_stack) == {"kafka": "stopped", "postgres": "running"}
+    _wait_for_states(own_stack, kafka="stopped", postgres="running")
 
     assert own_stack.up() == ["kafka"]
 
 
 def test_fetching_starts_nothing(own_stack):
     assert own_stack.fetch() == ["kafka", "postgres"]
-    assert _states(own_stack) == {"kafka": "stopped", "postgres": "stopped"}
+    _wait_for_states(own_stack, kafka="stopped", postgres="stopped")

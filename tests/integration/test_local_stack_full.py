@@ -51,12 +51,12 @@ def pair(tmp_path):
 
 def _put_key(address, value):
     put = urllib.request.Request(f"http://{address}/v1/kv/kept", data=value, method="PUT")
-    with urllib.request.urlopen(put, timeout=5) as answer:
+    with urllib.request.urlopen(put, timeout=60) as answer:
         return json.load(answer)
 
 
 def _get_key(address):
-    with urllib.request.urlopen(f"http://{address}/v1/kv/kept?raw", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://{address}/v1/kv/kept?raw", timeout=60) as answer:
         return answer.read()
 
 

@@ -53,7 +53,7 @@ def test_a_submitted_job_runs_on_the_workers_with_our_python_and_delta(stack, sp
         env=stack.environment(),
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=500,
         check=False,
     )
 

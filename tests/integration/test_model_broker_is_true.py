@@ -71,7 +71,7 @@ def leave_open(broker, send, monkeypatch):
 
 def wait_until_it_ends_at(broker, topic, high):
     # A commit returns before Kafka has written its marker.
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while (marks := broker.watermarks(topic, [0])[0]).high < high:
         assert time.monotonic() < deadline, marks
         time.sleep(0.05)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from pipestream.connectors.folder import FolderConnector
 from pipestream.connectors.ingest import ingest
@@ -17,6 +16,8 @@ from pipestream.documents.catalogue import Catalogue
 from pipestream.errors import SettingsInvalid, TopicMissing
 from pipestream.graph.model import Connector, Datasource
 from pipestream.samples.generate import write_sample_documents
+from pipestream.topics.admin import TopicAdmin
+from pipestream.topics.required import Purpose, TopicSpec
 
 pytestmark = pytest.mark.stack
 
@@ -45,9 +46,7 @@ repository.upload(PipeDoc(doc_id="doc-1"), Datasource(sys.argv[1], "acme", "tria
 
 @pytest.fixture
 def datasource(settings, unique, tmp_path):
-    topic = f"intake.{unique}"
-    admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap})
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+    TopicAdmin(settings).create([TopicSpec(f"intake.{unique}", 2, None, Purpose.INTAKE)])
     (tmp_path / "files").mkdir()
     return Datasource(unique, "acme", "triage", connector=Connector("folder", {"path": str(tmp_path / "files")}))
 
@@ -57,7 +56,7 @@ def published(settings, datasource) -> int:
     consumer = Consumer({"bootstrap.servers": settings.kafka_bootstrap, "group.id": "reader"})
     try:
         topic = f"intake.{datasource.datasource_id}"
-        return sum(consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in (0, 1))
+        return sum(consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=120)[1] for p in (0, 1))
     finally:
         consumer.close()
 
@@ -149,7 +148,7 @@ def test_an_upload_killed_at_any_place_loses_nothing(
         env=os.environ | {"PIPESTREAM_CONFIG": str(config_file), "PYTHONPATH": str(ROOT)},
         cwd=ROOT,
         check=False,
-        timeout=120,
+        timeout=400,
     )
     assert killed.returncode == 9
     assert published(settings, datasource) == left_in_topic

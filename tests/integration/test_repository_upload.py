@@ -5,7 +5,7 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from pipestream.documents import repository as repository_module
 from pipestream.documents.catalogue import Catalogue
@@ -14,6 +14,8 @@ from pipestream.documents.repository import Repository
 from pipestream.documents.store import open_store
 from pipestream.errors import BrokerUnavailable, IdInvalid, StoreUnavailable, TopicMissing
 from pipestream.graph.model import Connector, Datasource
+from pipestream.topics.admin import TopicAdmin
+from pipestream.topics.required import Purpose, TopicSpec
 from pipestream.wire import PipeDoc, PipeStream
 
 pytestmark = pytest.mark.stack
@@ -21,8 +23,7 @@ pytestmark = pytest.mark.stack
 
 @pytest.fixture
 def datasource(settings, unique):
-    admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap})
-    admin.create_topics([NewTopic(f"intake.{unique}", 2, 1)])[f"intake.{unique}"].result(30)
+    TopicAdmin(settings).create([TopicSpec(f"intake.{unique}", 2, None, Purpose.INTAKE)])
     return Datasource(unique, "acme", "triage", connector=Connector("folder", {"path": "x"}))
 
 
@@ -47,9 +48,9 @@ def records(settings, datasource):
         found = []
         for partition in (0, 1):
             target = TopicPartition(topic, partition, 0)
-            _, high = consumer.get_watermark_offsets(target, timeout=30)
+            _, high = consumer.get_watermark_offsets(target, timeout=120)
             consumer.assign([target])
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 120
             for _ in range(high):
                 message = consumer.poll(max(deadline - time.monotonic(), 0))
                 assert message is not None
@@ -220,7 +221,7 @@ def test_an_intake_topic_is_never_made_by_an_upload(settings, repository, unique
         repository.upload(document(), absent)
 
     admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap})
-    assert f"intake.{unique}-absent" not in admin.list_topics(timeout=30).topics
+    assert f"intake.{unique}-absent" not in admin.list_topics(timeout=120).topics
 
 
 def test_a_paused_datasource_still_takes_documents_in(settings, repository, datasource):

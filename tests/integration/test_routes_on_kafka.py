@@ -31,7 +31,8 @@ def make(settings, tmp_path, unique):
 
 
 def graph(body, name="UNIQUE"):
-    source = f"datasources: [{{id: {name}, account: acme, entry: first}}]"
+    # Records of any time are sent, and must not be too old for Kafka to keep.
+    source = f"datasources: [{{id: {name}, account: acme, entry: first, retention_hours: 100000}}]"
     return f"graph: {name}\ncluster: {name}\n{source}\n{body}"
 
 
@@ -98,18 +99,18 @@ def test_several_documents_from_a_module_fan_out_to_every_matching_edge(make, un
 
 
 @pytest.mark.parametrize(
-    ("module", "error"),
+    ("module", "timeout_s", "error"),
     [
-        pytest.param("pipestream.testing.modules:raising", "ModuleFailed", id="a module that raises"),
-        pytest.param("pipestream.testing.modules:hanging", "ModuleUnavailable", id="a module that hangs"),
+        pytest.param("pipestream.testing.modules:raising", 60, "ModuleFailed", id="a module that raises"),
+        pytest.param("pipestream.testing.modules:hanging", 0.2, "ModuleUnavailable", id="a module that hangs"),
     ],
 )
-def test_a_document_that_fails_goes_to_the_error_end_that_the_graph_names(make, unique, module, error):
+def test_a_document_that_fails_goes_to_the_error_end_that_the_graph_names(make, unique, module, timeout_s, error):
     pipeline = make(
         graph(
             "error_end: failures\n"
-            f"nodes: [{{id: first, module: 'python:{module}', timeout_s: 0.2, dead_letters: {{max_attempts: 1}}}},"
-            " {id: failures, type: sink}]"
+            "nodes: [{id: failures, type: sink}, "
+            f"{{id: first, module: 'python:{module}', timeout_s: {timeout_s}, dead_letters: {{max_attempts: 1}}}}]"
         )
     )
     pipeline.send(f"intake.{unique}", ["d1"])

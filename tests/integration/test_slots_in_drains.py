@@ -7,7 +7,7 @@ from zlib import crc32
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient
 
 from pipestream.drain.lag import find_lag
 from pipestream.drain.local import LocalSpread
@@ -52,7 +52,7 @@ def test_a_run_drains_every_free_slot_and_leaves_the_taken_ones_to_their_holders
     pipeline.send(topic, ["a1", "a2"], partition=0)
     pipeline.send(topic, ["b1"], partition=1)
     leases.set_desired(topic, DesiredState(replicas=2))
-    other = leases.acquire(topic, 1, "run-x@elsewhere:1", 30)
+    other = leases.acquire(topic, 1, "run-x@elsewhere:1", 600)
 
     first = pipeline.drain(topic, "run-1")
     leases.release(other)
@@ -173,8 +173,7 @@ def test_a_partition_that_is_added_is_read_from_its_first_record_whatever_the_to
     pipeline.send(topic, ["before"], partition=0)
     leases.set_desired(topic, DesiredState(replicas=2))
     drain_latest(pipeline, topic, "run-1")
-    admin = AdminClient(client_config(pipeline.settings))
-    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    TopicAdmin(pipeline.settings).grow({topic: 3})
     pipeline.send(topic, ["added-1", "added-2"], partition=2)
 
     drain_latest(pipeline, topic, "run-2")
@@ -186,7 +185,7 @@ def test_a_partition_that_is_added_is_read_from_its_first_record_whatever_the_to
 
 def test_all_partitions_start_at_one_moment_whichever_slot_is_drained_first(pipeline, topic, second, leases):
     leases.set_desired(topic, DesiredState(replicas=2))
-    taken = leases.acquire(topic, 1, "run-x@elsewhere:1", 30)
+    taken = leases.acquire(topic, 1, "run-x@elsewhere:1", 600)
     drain_latest(pipeline, topic, "run-1")
     pipeline.send(topic, ["b1"], partition=1)
     leases.release(taken)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions
 
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.model import DrainRequest
@@ -18,14 +17,9 @@ from pipestream.leases.store import DesiredState
 from pipestream.ledger import EntryKind
 from pipestream.offsets.start import StartUnknown
 from pipestream.testing.pipeline import Pipeline
+from pipestream.topics.admin import TopicAdmin
 
 pytestmark = pytest.mark.stack
-
-NOW = datetime.now(UTC).replace(microsecond=0)
-
-
-def hours_ago(hours):
-    return NOW - timedelta(hours=hours)
 
 
 class Starts:
@@ -39,9 +33,13 @@ class Starts:
         self._text = template.replace("UNIQUE", unique)
         self._file = folder / f"{unique}.yaml"
         self._runs = 0
+        self._now = datetime.now(UTC).replace(microsecond=0)
         self._file.write_text(self._text)
         self.pipeline = Pipeline(settings, self._file)
         self.pipeline.create_topics()
+
+    def hours_ago(self, hours):
+        return self._now - timedelta(hours=hours)
 
     def say(self, *, datasource="", first="", second=""):
         """Let the graph have these policies; none where empty."""
@@ -81,7 +79,7 @@ def starts(settings, unique, tmp_path, request):
 def filled(starts, unique):
     """Records of 5, 3 and 1 hours ago on partition 0, one of 3 hours ago on partition 1, and a group that read some."""
     for hours, partition in ((5, 0), (3, 0), (1, 0), (3, 1)):
-        starts.pipeline.send(starts.intake, [f"{partition}-{hours}h"], partition, hours_ago(hours))
+        starts.pipeline.send(starts.intake, [f"{partition}-{hours}h"], partition, starts.hours_ago(hours))
     Broker(starts.settings).commit(f"{unique}-loaders", starts.intake, {0: 2, 1: 0})
     return starts
 
@@ -92,13 +90,14 @@ POLICIES = [
     pytest.param("latest", {0: (0, 3), 1: (0, 1)}, set(), id="latest"),
     pytest.param("committed:UNIQUE-loaders", {0: (0, 2)}, {"0-1h", "1-3h"}, id="committed of a group"),
     pytest.param("PT4H", {0: (0, 1)}, {"0-3h", "0-1h", "1-3h"}, id="relative time"),
-    pytest.param(hours_ago(2).isoformat(), {0: (0, 2), 1: (0, 1)}, {"0-1h"}, id="absolute time"),
+    pytest.param("TWO HOURS AGO", {0: (0, 2), 1: (0, 1)}, {"0-1h"}, id="absolute time"),
 ]
 
 
 @pytest.mark.parametrize(("policy", "skipped", "taken"), POLICIES)
 def test_a_datasources_policy_decides_where_its_first_drain_begins(filled, unique, policy, skipped, taken):
-    filled.say(datasource=policy.replace("UNIQUE", unique))
+    two_hours_ago = filled.hours_ago(2).isoformat()
+    filled.say(datasource=policy.replace("UNIQUE", unique).replace("TWO HOURS AGO", two_hours_ago))
 
     report = filled.drain(filled.intake)
 
@@ -209,7 +208,7 @@ def test_all_partitions_begin_with_the_first_run_even_those_that_another_slot_dr
     filled.say(datasource="latest")
     leases = SqlLeaseStore(filled.settings)
     leases.set_desired(filled.intake, DesiredState(replicas=2))
-    other = leases.acquire(filled.intake, 1, "worker@elsewhere:1", 60)
+    other = leases.acquire(filled.intake, 1, "worker@elsewhere:1", 600)
     request = DrainRequest(filled.pipeline.graph, filled.intake, "slot-0", 1_000)
     run_drain(request, filled.settings, LocalSpread(filled.settings), leases=leases)
     leases.release(other)
@@ -226,9 +225,7 @@ def test_all_partitions_begin_with_the_first_run_even_those_that_another_slot_dr
 def test_a_partition_that_is_added_later_is_drained_from_its_beginning(filled):
     filled.say(datasource="latest")
     filled.drain(filled.intake)
-    admin = AdminClient({"bootstrap.servers": filled.settings.kafka_bootstrap})
-    for future in admin.create_partitions([NewPartitions(filled.intake, 3)]).values():
-        future.result(30)
+    TopicAdmin(filled.settings).grow({filled.intake: 3})
     filled.pipeline.send(filled.intake, ["first-of-2"], partition=2)
 
     filled.drain(filled.intake)

@@ -107,7 +107,8 @@ def test_a_broker_that_does_not_answer_is_transient_and_named(settings):
         silent.existing()
 
 
-def test_a_thousand_topics_are_created_in_one_call(admin, unique):
+def test_a_thousand_topics_are_created_in_one_call(settings, unique):
+    admin = TopicAdmin(settings.model_copy(update={"kafka_timeout_s": 400}))
     specs = [spec(f"{unique}.n{number}", 1) for number in range(1_000)]
     try:
         started = time.monotonic()

@@ -17,6 +17,7 @@ def test_a_graph_of_a_thousand_nodes_is_applied(settings, unique):
     nodes = "".join(f"  - {{id: n{number}, module: 'python:json:loads', partitions: 1}}\n" for number in range(1_000))
     edges = "".join(f"  - {{from: n{number}, to: n{number + 1}}}\n" for number in range(999))
     text = f"graph: g\ncluster: {unique}\nnodes:\n{nodes}edges:\n{edges}"
+    settings = settings.model_copy(update={"kafka_timeout_s": 400})
     leases, versions, admin = open_lease_store(settings), GraphVersions(settings), TopicAdmin(settings)
     try:
         started = time.monotonic()
