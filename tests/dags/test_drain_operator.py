@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import threading
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +22,7 @@ from airflow.sdk.exceptions import (
 
 from pipestream.drain.job import find_drain_job
 from pipestream.errors import BrokerUnavailable, TopicMissing
+from pipestream.testing.waiting import wait_until
 from pipestream_airflow import drain_operator
 from pipestream_airflow.drain_operator import DrainOperator
 
@@ -133,13 +133,6 @@ def context(**params: Any) -> dict[str, Any]:
 def dag_run(run_type: DagRunType = DagRunType.MANUAL, clear_number: int = 0) -> SimpleNamespace:
     asked_for = datetime(2026, 11, 16, 8, 30, 15, 250_000, tzinfo=UTC)
     return SimpleNamespace(run_type=run_type, clear_number=clear_number, run_after=asked_for)
-
-
-def wait_until(condition, timeout_s: float = 120.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never held"
-        time.sleep(0.01)
 
 
 @pytest.mark.usefixtures("nothing_against_it")
