@@ -8,10 +8,18 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from pipestream.testing.spark_submit import FakeSpark
+
+if TYPE_CHECKING:
+    from pipestream_airflow.drain_operator import DrainOperator
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -50,3 +58,69 @@ def write_graph(dags_folder: Path) -> WriteGraph:
         return file
 
     return write
+
+
+DRAINED_GRAPH = """
+graph: sample
+cluster: main
+datasources:
+  - {id: files, account: acme, entry: parse}
+nodes:
+  - {id: parse, type: connector}
+"""
+
+
+@pytest.fixture
+def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
+    """A spark-submit on the PATH that does as it is told."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", os.pathsep.join([str(folder), os.environ["PATH"]]))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[2]"}')
+    return FakeSpark(folder)
+
+
+@pytest.fixture
+def nothing_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check before Spark, which asks real servers and has its own tests, finds no reason to skip."""
+    monkeypatch.setattr("pipestream_airflow.drain_operator.find_reason_to_skip", lambda *_: None)
+    monkeypatch.setattr("pipestream_airflow.drain_operator.find_reason_to_skip_backfill", lambda *_: None)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> DrainOperator:
+    """The task that drains the topic of a datasource called files."""
+    from pipestream_airflow.drain_operator import DrainOperator
+
+    graph_file = tmp_path / "sample.yaml"
+    graph_file.write_text(DRAINED_GRAPH)
+    return DrainOperator(task_id="drain_intake_files", topic="intake.files", graph_file=str(graph_file))
+
+
+@pytest.fixture
+def dag_run() -> Callable[..., SimpleNamespace]:
+    """Makes the part of a DAG run that tasks look at."""
+    from airflow.sdk.api.datamodels._generated import DagRunType
+
+    asked_for = datetime(2026, 11, 16, 8, 30, 15, 250_000, tzinfo=UTC)
+
+    def make(run_type: DagRunType = DagRunType.MANUAL, clear_number: int = 0) -> SimpleNamespace:
+        return SimpleNamespace(run_type=run_type, clear_number=clear_number, run_after=asked_for)
+
+    return make
+
+
+@pytest.fixture
+def context(dag_run: Callable[..., SimpleNamespace]) -> Callable[..., dict[str, Any]]:
+    """Makes what Airflow tells a task, with the form filled in as asked."""
+
+    def make(**params: Any) -> dict[str, Any]:
+        filled_in = {"mode": "catch_up", "topics": ["intake.files"], "budget": 500, "accept_failures": False, **params}
+        return {
+            "params": filled_in,
+            "dag": SimpleNamespace(dag_id="pipestream_sample"),
+            "dag_run": dag_run(),
+            "run_id": "manual__1",
+        }
+
+    return make
