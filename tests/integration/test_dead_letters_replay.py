@@ -258,7 +258,7 @@ def test_an_action_waits_for_decisions_that_anothers_open_transaction_holds_back
     log = DecisionLog(letters.settings)
     log.ensure()
     other = transactional_producer(letters.settings, f"other-{letters.unique}")
-    other.init_transactions(30)
+    other.init_transactions(120)
     other.begin_transaction()
     batch = Batch("other", "dlq.other", "other-id", 0, 1, {State.PURGED: (0,)}, datetime.now(UTC))
     other.produce(DECISIONS_TOPIC, batch.encode())
@@ -275,7 +275,7 @@ def test_an_action_waits_for_decisions_that_anothers_open_transaction_holds_back
         assert f"{letters.unique}-r1" not in log.read().plans  # it is there, behind the open transaction
         assert letters.replayed() == []
     finally:
-        other.commit_transaction(30)
+        other.commit_transaction(120)
         thread.join(300)  # a replay that was killed elsewhere holds the decisions back for up to 90 s
         other.close()
 

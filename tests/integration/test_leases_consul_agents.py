@@ -59,7 +59,7 @@ class Agent:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(120)
 
     def settings(self, **changes) -> Settings:
         given = {"leases": "consul", "consul_address": f"127.0.0.1:{self.port}"}

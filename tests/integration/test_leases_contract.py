@@ -204,7 +204,7 @@ def test_exactly_one_of_two_racing_acquirers_wins(open_store, kind, store, topic
     start = threading.Barrier(2)
 
     def race(index):
-        start.wait(30)
+        start.wait(120)
         try:
             return workers[index].acquire(topic, 0, f"worker-{index}", TTL_S)
         except LeaseUnavailable as refused:

@@ -119,7 +119,7 @@ def test_records_that_retention_deleted_are_given_up_only_by_hand(pipeline, topi
     pipeline.drain(topic, "run-1")
     pipeline.send(topic, ["c", "d", "e"])
     for done in admin.delete_records([TopicPartition(topic, 0, 4)]).values():
-        done.result(30)
+        done.result(120)
 
     with pytest.raises(OffsetsExpired, match=r"offsets 2\.\.3 were deleted"):
         pipeline.drain(topic, "run-2")
@@ -188,15 +188,15 @@ def test_a_run_that_lost_its_lease_cannot_move_the_offsets_back(pipeline, topic,
     is_ordered = writes == "ordered"
     id_ = ordered_transactional_id(group, topic) if is_ordered else transactional_id(group, topic, int(writes))
     stale = transactional_producer(settings, id_)
-    stale.init_transactions(30)
+    stale.init_transactions(120)
     stale.begin_transaction()
     with closing(range_consumer(settings, group)) as consumer:
         consumer.assign([TopicPartition(topic, 0, 3)])
-        stale.send_offsets_to_transaction([TopicPartition(topic, 0, 3)], consumer.consumer_group_metadata(), 30)
+        stale.send_offsets_to_transaction([TopicPartition(topic, 0, 3)], consumer.consumer_group_metadata(), 120)
 
     move({0: 1})
 
     with pytest.raises(KafkaException, match=r"(?i)fenced"):
-        stale.commit_transaction(30)
+        stale.commit_transaction(120)
     assert pipeline.group_offsets(topic)[0] == 1
     assert pipeline.drain(topic, "run-2").records == 2

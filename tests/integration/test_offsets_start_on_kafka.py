@@ -30,7 +30,7 @@ def topic(settings, unique):
     for partition, hours in {0: (-2, -1, 0), 1: (-1,)}.items():
         for hour in hours:
             producer.produce(unique, b"x", partition=partition, timestamp=NOON_MS + hour * HOUR_MS)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     return unique
 
 
@@ -87,7 +87,7 @@ def test_a_group_that_fell_behind_retention_is_an_error(ask, settings, topic, un
     commit(settings, f"{unique}-slow", topic, {0: 0, 1: 0})
     admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap})
     for future in admin.delete_records([TopicPartition(topic, 0, 2)]).values():
-        future.result(30)
+        future.result(120)
 
     with pytest.raises(OffsetsExpired, match=r"\[0\]: offsets 0\.\.1 were deleted"):
         ask(f"committed:{unique}-slow")
@@ -96,7 +96,7 @@ def test_a_group_that_fell_behind_retention_is_an_error(ask, settings, topic, un
 
 def test_records_of_an_open_transaction_are_before_nobodys_start(ask, settings, topic, unique):
     producer = Producer({"bootstrap.servers": settings.kafka_bootstrap, "transactional.id": unique})
-    producer.init_transactions(30)
+    producer.init_transactions(120)
     producer.begin_transaction()
     producer.produce(topic, b"open", partition=2, timestamp=NOON_MS)
     assert producer.flush(120) == 0
@@ -106,7 +106,7 @@ def test_records_of_an_open_transaction_are_before_nobodys_start(ask, settings, 
 
     assert ask("latest")[2] == 0
     assert ask("2026-01-31T12:00:00.001Z")[2] == 0
-    producer.commit_transaction(30)
+    producer.commit_transaction(120)
     # The commit returns before its marker is in the partition.
     deadline = time.monotonic() + 120
     while ask("latest")[2] != 3:

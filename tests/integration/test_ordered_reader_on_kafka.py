@@ -40,19 +40,19 @@ class Topic:
         producer = producer or Producer(self.config)
         for partition, ms in records:
             producer.produce(self.name, f"{partition}@{ms}".encode(), partition=partition, timestamp=T0_MS + ms)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
 
     def transact(self, transactional_id, *transactions):
         """Write one transaction after the other: ``(records, is_committed)``."""
         producer = Producer({**self.config, "transactional.id": transactional_id})
-        producer.init_transactions(30)
+        producer.init_transactions(120)
         for records, is_committed in transactions:
             producer.begin_transaction()
             self.write(records, producer)
             if is_committed:
-                producer.commit_transaction(30)
+                producer.commit_transaction(120)
             else:
-                producer.abort_transaction(30)
+                producer.abort_transaction(120)
         self.wait_until_stable()
 
     def wait_until_stable(self):
@@ -306,7 +306,7 @@ def test_records_deleted_before_they_were_read_are_an_error(make_topic, settings
     ranges = [OffsetRange(topic.name, 0, 2, 10)]
     admin = AdminClient(topic.config)
     for future in admin.delete_records([TopicPartition(topic.name, 0, 5)]).values():
-        future.result(30)
+        future.result(120)
 
     with pytest.raises(OffsetsExpired, match=r"\[0\]: offsets 2\.\.4 were deleted"):
         read_ranges(settings, ranges)

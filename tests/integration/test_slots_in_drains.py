@@ -45,7 +45,7 @@ def delete_before(pipeline, topic, partition, offset):
     """Do what retention does."""
     admin = AdminClient(client_config(pipeline.settings))
     for future in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
-        future.result(30)
+        future.result(120)
 
 
 def test_a_run_drains_every_free_slot_and_leaves_the_taken_ones_to_their_holders(pipeline, topic, second, leases):

@@ -43,7 +43,7 @@ class Bench:
     def produce(self, topic):
         producer = Producer({"bootstrap.servers": self.settings.kafka_bootstrap})
         producer.produce(topic, b"x")
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def test_watermarks_say_what_a_topic_holds(admin, settings, unique):
     producer = Producer({"bootstrap.servers": settings.kafka_bootstrap})
     for _ in range(3):
         producer.produce(unique, b"x", partition=1)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
     assert admin.watermarks(unique, [0, 1]) == {0: Watermarks(0, 0), 1: Watermarks(0, 3)}
     assert admin.written_ends(unique, [0, 1]) == {0: 0, 1: 3}
