@@ -121,6 +121,18 @@ def drain_when_free(topic):
 
 
 @pytest.fixture
+def drain_after_death(drain_when_free):
+    """Drain after a run that was killed, as if its lease ran out at once. That leases do run out, stopped runs show."""
+
+    def drain(pipeline, run_id):
+        with psycopg.connect(pipeline.settings.postgres_dsn.get_secret_value(), autocommit=True) as connection:
+            connection.execute("UPDATE leases SET lease_until = clock_timestamp()")
+        return drain_when_free(pipeline, run_id)
+
+    return drain
+
+
+@pytest.fixture
 def spark_master(request):
     """In the long version a cluster; else a Spark inside the job, which starts sooner and tries as often."""
     return request.getfixturevalue("spark_cluster") if LONG else "local[2,4]"

@@ -27,21 +27,21 @@ STEPS = [
 
 @pytest.mark.parametrize(("point", "nth"), STEPS)
 def test_a_drain_killed_at_any_step_loses_and_repeats_nothing(
-    pipeline, documents, fill, check, start_drain, drain_when_free, point, nth
+    pipeline, documents, fill, check, start_drain, drain_after_death, point, nth
 ):
     fill(pipeline, documents)
     killed = start_drain(pipeline, "run-1", f"{point}=kill@{nth}")
     assert killed.wait() == -signal.SIGKILL, killed.log
     died_at = time.monotonic()
 
-    drain_when_free(pipeline, "run-2")
+    drain_after_death(pipeline, "run-2")
 
     check(f"SIGKILL of the driver at {point}", pipeline, documents, died_at)
 
 
 @pytest.mark.parametrize("seed", seeds(1, ROUNDS))
 def test_a_drain_killed_at_any_time_loses_and_repeats_nothing(
-    pipeline, documents, fill, check, start_drain, drain_when_free, gate, seed
+    pipeline, documents, fill, check, start_drain, drain_after_death, gate, seed
 ):
     fill(pipeline, documents)
     # From the lease on, so that the time to die falls into the drain and not into the start of Python.
@@ -52,7 +52,7 @@ def test_a_drain_killed_at_any_time_loses_and_repeats_nothing(
     killed.kill()
     died_at = time.monotonic()
 
-    drain_when_free(pipeline, "run-2")
+    drain_after_death(pipeline, "run-2")
 
     check("SIGKILL of the driver at any time", pipeline, documents, died_at)
 
@@ -88,7 +88,7 @@ def submit(pipeline, topic, stack, spark_master, tmp_path):
 
 @pytest.mark.spark
 def test_a_spark_drain_killed_between_commit_and_entry_is_recovered_not_redone(
-    pipeline, documents, fill, check, drain_when_free, topic, submit
+    pipeline, documents, fill, check, drain_after_death, topic, submit
 ):
     fill(pipeline, documents)
     killed = submit("run-1", **{faults.VARIABLE: f"{faults.RANGES_DRAINED}=kill"})
@@ -96,7 +96,7 @@ def test_a_spark_drain_killed_between_commit_and_entry_is_recovered_not_redone(
     assert killed.outcome == {}
     assert pipeline.entries(topic) == []
 
-    drain_when_free(pipeline, "run-2")
+    drain_after_death(pipeline, "run-2")
 
     entries = pipeline.entries(topic)
     assert {entry.kind for entry in entries} == {EntryKind.RECOVERED}

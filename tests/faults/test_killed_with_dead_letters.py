@@ -23,7 +23,7 @@ MODULE = "    module: python:pipestream.testing.modules:raising\n    config: {on
     ],
 )
 def test_a_drain_killed_with_dead_letters_in_hand_writes_each_of_them_once(
-    make_pipeline, unique, topic, documents, fill, check, start_drain, drain_when_free, point, nth
+    make_pipeline, unique, topic, documents, fill, check, start_drain, drain_after_death, point, nth
 ):
     passing = "  - id: first\n    module: python:pipestream.testing.steps:pass_on\n"
     pipeline = make_pipeline((passing, f"  - id: first\n{MODULE}"))
@@ -34,7 +34,7 @@ def test_a_drain_killed_with_dead_letters_in_hand_writes_each_of_them_once(
     assert killed.wait() == -signal.SIGKILL, killed.log
     died_at = time.monotonic()
 
-    drain_when_free(pipeline, "run-2")
+    drain_after_death(pipeline, "run-2")
 
     check("SIGKILL with dead letters in hand", pipeline, documents, died_at)
     assert pipeline.doc_ids(f"dlq.intake.{unique}") == dict.fromkeys(failing, 1)
