@@ -17,13 +17,15 @@ from pipestream.testing.pipeline import Pipeline
 
 PARTITIONS = 2
 RECORDS = 35
-# As short as lets a run live through a pause of the machine: two renewals may come late.
-LEASE_TTL_S = 10.0
+# A run that is to go through outlives any pause of the machine. The lease of one that meets a fault may be waited out,
+# so it is as short as lets it get there: two renewals may come late.
+LEASE_TTL_S = 120.0
+FAULTY_LEASE_TTL_S = 10.0
 
 
 @pytest.fixture
 def make_pipeline(settings, unique, tmp_path, request):
-    """Make a pipeline whose leases expire quickly and whose ranges take several transactions.
+    """Make a pipeline whose ranges take several transactions.
 
     Changes are texts of the graph and what replaces them.
     """
@@ -91,10 +93,13 @@ def gate(tmp_path):
 
 @pytest.fixture
 def start_drain(topic):
-    """Start a drain in a process of its own, with a fault if asked for."""
+    """Start a drain in a process of its own, with a fault if asked for, whose lease then expires quickly."""
     started = []
 
     def start(pipeline, run_id, fault="", budget=None):
+        if fault:
+            expiring = pipeline.settings.model_copy(update={"lease_ttl_s": FAULTY_LEASE_TTL_S})
+            pipeline = Pipeline(expiring, pipeline.graph_file)
         process = DrainProcess(pipeline, topic, run_id, fault, budget)
         started.append(process)
         return process
