@@ -5,24 +5,26 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 
 import boto3
 import psycopg
 import pytest
+
+from pipestream.testing.waiting import wait_until
 
 pytestmark = pytest.mark.stack
 
 
 def test_every_server_of_the_full_stack_answers(stack, consul, spark_cluster):
     servers = ["kafka", "postgres", "consul", "s3", "spark-master", "spark-worker-1", "spark-worker-2"]
-    deadline = time.monotonic() + 120
-    while (states := {each.name: each.state for each in stack.status()}) != dict.fromkeys(servers, "running"):
+
+    def all_answer():
+        states = {server.name: server.state for server in stack.status()}
         # One that has much to do for other tests does not answer within the moment that it is given.
         assert set(states.values()) <= {"running", "unresponsive"}, states
-        assert time.monotonic() < deadline, states
+        return states == dict.fromkeys(servers, "running")
 
-    assert list(states) == servers
+    wait_until(all_answer, "not every server has answered")
 
 
 def test_each_test_has_an_empty_database_of_its_own(settings, unique):
