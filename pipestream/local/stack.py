@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import fcntl
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -154,8 +155,9 @@ class Stack:
     def shared(self, report: Report = _quiet, *, names: Collection[str] | None = None) -> Iterator[Stack]:
         """Have the stack, or the servers called ``names``, up inside the block, with others that do the same.
 
-        The last one to leave stops all servers, whoever started them: two test runs of one checkout share a
-        stack, and what a killed run left behind is stopped by the next.
+        The last one to leave stops all servers, whoever started them, and removes their data: two test runs of one
+        checkout share a stack, what a killed run left behind is stopped by the next, and a broker that finds the
+        thousands of topics of earlier runs would take minutes to start.
         """
         self.spec.folder.mkdir(parents=True, exist_ok=True)
         with (self.spec.folder / "users.lock").open("w") as users, signals_as_exit():
@@ -170,6 +172,9 @@ class Stack:
                     report("left up: another process uses it")
                 else:
                     self.down(report)
+                    data = self.spec.folder / "data"
+                    if data.exists():
+                        shutil.rmtree(data)
 
     # -- what clients need ------------------------------------------------------------------------
 

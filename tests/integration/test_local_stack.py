@@ -154,6 +154,18 @@ def test_a_server_that_cannot_start_fails_at_once_with_its_log_and_takes_the_oth
     _wait_for_states(own_stack, kafka="stopped", postgres="stopped")
 
 
+def test_the_last_one_to_leave_a_shared_stack_stops_it_and_removes_its_data(own_stack):
+    data = own_stack.spec.folder / "data" / "postgres"
+    with own_stack.shared(names=["postgres"]):
+        with Stack(own_stack.spec).shared(names=["postgres"]):
+            assert _processes_of(own_stack) != []
+        assert _processes_of(own_stack) != []
+        assert data.exists()
+
+    assert _processes_of(own_stack) == []
+    assert not data.exists()
+
+
 def test_leaving_the_block_by_an_error_stops_the_servers(own_stack):
     def fail():
         with own_stack.running():
