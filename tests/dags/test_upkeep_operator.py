@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 
-from pipestream.kafka.ranges import OffsetRange
-from pipestream.ledger import Entry, EntryKind, Ledger
+from pipestream.ledger import Ledger
 from pipestream.settings import load_settings
+from pipestream.testing.made import make_entry
 from pipestream_airflow.dag_factory import build_upkeep_dag
 
 TOPIC = "intake.files"
@@ -18,27 +16,9 @@ def ledger(tmp_path, monkeypatch) -> Ledger:
     return Ledger(load_settings())
 
 
-def entry(start: int) -> Entry:
-    return Entry(
-        lane="sample",
-        range=OffsetRange(TOPIC, 0, start, start + 1),
-        topic_id="topic-1",
-        kind=EntryKind.DRAINED,
-        run_id="run",
-        plan_id="plan",
-        graph_id="sample",
-        graph_hash="hash",
-        holder="test",
-        token=1,
-        tally=None,
-        seconds=0.0,
-        entered_at=datetime.now(UTC),
-    )
-
-
 def test_the_ledgers_small_files_are_joined_and_no_head_moves(ledger):
     for start in range(5):
-        ledger.enter([entry(start)])
+        ledger.enter([make_entry(start, start + 1, topic=TOPIC, lane="sample")])
     (task,) = build_upkeep_dag().tasks
 
     (done,) = task.execute({})

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from datetime import UTC, datetime
 
 import pytest
 
 from pipestream.errors import LedgerConflict
-from pipestream.kafka.ranges import OffsetRange
-from pipestream.ledger import Entry, EntryKind, Ledger, ledger
+from pipestream.ledger import Ledger, ledger
+from pipestream.testing.made import make_entry
 from pipestream.testing.oracle import Verdict
 
 pytestmark = pytest.mark.stack
@@ -21,20 +20,8 @@ TABLES = 10
 
 
 def entry(run_id, start):
-    return Entry(
-        lane="lane",
-        range=OffsetRange("intake.race", 0, start, start + 1),
-        topic_id="topic-1",
-        kind=EntryKind.DRAINED,
-        run_id=run_id,
-        plan_id=f"{run_id}-{start}",
-        graph_id="graph",
-        graph_hash="hash",
-        holder=run_id,
-        token=1,
-        tally=None,
-        seconds=0.0,
-        entered_at=datetime.now(UTC),
+    return make_entry(
+        start, start + 1, topic="intake.race", run_id=run_id, plan_id=f"{run_id}-{start}", lane="lane", holder=run_id
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
 from threading import Barrier
 
 import pytest
@@ -12,15 +11,13 @@ import pytest
 from pipestream.documents.store import open_store
 from pipestream.errors import LedgerConflict
 from pipestream.kafka.ranges import OffsetRange
-from pipestream.ledger import Entry, EntryKind, Ledger, Plan
+from pipestream.ledger import Ledger
 from pipestream.ledger.upkeep import tidy
+from pipestream.testing.made import make_entry, make_plan
 
 pytestmark = pytest.mark.stack
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-PLAN = Plan(
-    "run|intake.a|0", "run", "g", "intake.a", "id-1", 0, "g", "h", (OffsetRange("intake.a", 0, 0, 9),), "me", 1, NOW
-)
+PLAN = make_plan(OffsetRange("intake.a", 0, 0, 9))
 
 
 @pytest.fixture
@@ -31,24 +28,6 @@ def on_s3(settings, unique):
 @pytest.fixture
 def ledger(on_s3):
     return Ledger(on_s3)
-
-
-def entry(start, end, partition=0):
-    return Entry(
-        lane="g",
-        range=OffsetRange("intake.a", partition, start, end),
-        topic_id="id-1",
-        kind=EntryKind.DRAINED,
-        run_id="run",
-        plan_id=PLAN.plan_id,
-        graph_id="g",
-        graph_hash="h",
-        holder="me",
-        token=1,
-        tally=None,
-        seconds=0.25,
-        entered_at=NOW,
-    )
 
 
 def together(count, work):
@@ -72,13 +51,13 @@ def test_reading_a_ledger_that_is_not_there_finds_nothing_and_makes_nothing(ledg
 
 
 def test_many_first_users_at_once_make_one_ledger(on_s3):
-    together(6, lambda number: Ledger(on_s3).enter([entry(0, 3, partition=number)]))
+    together(6, lambda number: Ledger(on_s3).enter([make_entry(0, 3, partition=number)]))
 
     assert Ledger(on_s3).heads("g", "intake.a", range(6)) == dict.fromkeys(range(6), 3)
 
 
 def test_slots_that_begin_a_topic_at_once_all_begin_it(ledger):
-    together(4, lambda slot: ledger.begin("g", "intake.a", "id-1", {slot: 5}, [entry(0, 5, partition=slot)]))
+    together(4, lambda slot: ledger.begin("g", "intake.a", "id-1", {slot: 5}, [make_entry(0, 5, partition=slot)]))
 
     assert ledger.heads("g", "intake.a", range(4)) == dict.fromkeys(range(4), 5)
     assert len(ledger.entries()) == 4
@@ -100,13 +79,13 @@ def test_of_several_plans_under_one_id_exactly_one_holds(ledger):
 
 def test_upkeep_goes_on_beside_runs_that_write(ledger):
     for number in range(4):
-        ledger.enter([entry(number, number + 1)])
+        ledger.enter([make_entry(number, number + 1)])
 
     def work(number):
         if number == 0:
             return tidy("entries", ledger.delta_tables()["entries"]).files_made
         for start in range(5):
-            ledger.enter([entry(start, start + 1, partition=number)])
+            ledger.enter([make_entry(start, start + 1, partition=number)])
         return None
 
     made, *_ = together(3, work)

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from pipestream.kafka.ranges import OffsetRange
-from pipestream.ledger import Entry, EntryKind, Ledger, Plan, Tally
+from pipestream.ledger import Ledger, Tally
 from pipestream.local.jars import delta_jars
 from pipestream.local.state import write_settings
+from pipestream.testing.made import make_entry, make_plan
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -38,28 +39,10 @@ def fill(ledger, count):
         offsets = OffsetRange(f"intake.{'ab'[number % 2]}", 0, number // 2 * 10, number // 2 * 10 + 10)
         run_id, now = f"run-{number // 4}", datetime(2026, 1, 1 + number // 6, 23, 30, tzinfo=UTC)
         plan_id = f"{run_id}|{number}"
-        ledger.write_plan(
-            Plan(plan_id, run_id, "g", offsets.topic, f"id-{offsets.topic}", 0, "g", "h", (offsets,), "me", 1, now)
-        )
-        ledger.enter(
-            [
-                Entry(
-                    lane="g",
-                    range=offsets,
-                    topic_id=f"id-{offsets.topic}",
-                    kind=EntryKind.DRAINED,
-                    run_id=run_id,
-                    plan_id=plan_id,
-                    graph_id="g",
-                    graph_hash="h",
-                    holder="me",
-                    token=1,
-                    tally=Tally(9, {"a--b": 9}, 1),
-                    seconds=0.5,
-                    entered_at=now,
-                )
-            ]
-        )
+        same = {"run_id": run_id, "plan_id": plan_id, "topic_id": f"id-{offsets.topic}"}
+        ledger.write_plan(make_plan(offsets, planned_at=now, **same))
+        tally = Tally(9, {"a--b": 9}, 1)
+        ledger.enter([make_entry(0, 0, range=offsets, tally=tally, seconds=0.5, entered_at=now, **same)])
 
 
 def start_job(name, environment, *arguments, in_spark=True):

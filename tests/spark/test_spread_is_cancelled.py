@@ -10,12 +10,12 @@ from base64 import b64encode
 import pytest
 from pyspark import SparkContext
 
-from pipestream.drain.model import RangeTask
 from pipestream.errors import TasksFailed
 from pipestream.graph.load import load_graph
 from pipestream.graph.proto import to_binary
 from pipestream.local.state import write_settings
 from pipestream.settings import CONFIG_VARIABLE, Settings
+from pipestream.testing.made import make_task
 from spark_jobs.spreading import SparkSpread
 
 pytestmark = pytest.mark.spark
@@ -66,20 +66,9 @@ def spread(monkeypatch, tmp_path):
 @pytest.fixture
 def task(pipeline_file):
     graph = b64encode(to_binary(load_graph(pipeline_file))).decode()
-    return RangeTask(
-        topic="intake.t",
-        topic_id="id",
-        offsets=((0, 0, 10),),
-        lane="t",
-        group="g",
-        run_id="run-1",
-        node_id="first",
-        datasource_id="t",
-        accept_failures=False,
-        doc_ids=(),
-        is_live=True,
-        transactional_ids=("g/intake.t/0",),
-        graph=graph,
+    offsets = ((0, 0, 10),)
+    return make_task(
+        "intake.t", "first", datasource_id="t", offsets=offsets, transactional_ids=("g/intake.t/0",), graph=graph
     )
 
 

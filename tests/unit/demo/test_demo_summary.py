@@ -1,15 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
 from pipestream.demo.summary import Summary, summarise, topic_rows
 from pipestream.drain.audit import TopicAudit
-from pipestream.kafka.ranges import OffsetRange
-from pipestream.ledger import Entry, EntryKind, Tally
+from pipestream.ledger import Tally
 from pipestream.ledger.check import Fault, FaultKind
+from pipestream.testing.made import make_entry
 
 RIGHT = Summary(
     documents_in=240,
@@ -24,12 +23,9 @@ RIGHT = Summary(
 
 def audit(topic, *tallies, faults=()):
     entries = tuple(
-        Entry(
-            "g", OffsetRange(topic, number, 0, 10), "id", EntryKind.DRAINED, "run", "plan", "g", "h", "me", 1,
-            tally, 1.5, datetime(2026, 1, 1, tzinfo=UTC),
-        )
+        make_entry(0, 10, topic=topic, partition=number, tally=tally, seconds=1.5)
         for number, tally in enumerate(tallies)
-    )  # fmt: skip
+    )
     return TopicAudit(topic, f"node of {topic}", {}, {}, entries, tuple(faults))
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from pipestream.documents.store import open_store
 from pipestream.drain.marks import ROOT, Mark, Marks, mark_key
-from pipestream.drain.model import RangeTask
 from pipestream.errors import IdInvalid, LeaseLost, StoreUnavailable
 from pipestream.kafka.records import InputRecord
 from pipestream.settings import Settings
+from pipestream.testing.made import make_task
 
 HASH = "abc"
 
@@ -30,21 +30,8 @@ def marks_of(store):
     """Make the marks of a try over some partitions."""
 
     def make(*partitions, lane="g", graph_hash=HASH, patiently=lambda work: work()):
-        task = RangeTask(
-            topic="t",
-            topic_id="to/pic+id",
-            offsets=tuple((partition, 0, 1_000) for partition in partitions or (0,)),
-            lane=lane,
-            group="group",
-            run_id="run",
-            node_id="n",
-            datasource_id="",
-            accept_failures=False,
-            doc_ids=(),
-            is_live=True,
-            transactional_ids=(),
-            graph="",
-        )
+        offsets = tuple((partition, 0, 1_000) for partition in partitions or (0,))
+        task = make_task("t", "n", topic_id="to/pic+id", offsets=offsets, lane=lane)
         return Marks(store, task, graph_hash, patiently)
 
     return make

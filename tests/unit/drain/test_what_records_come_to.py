@@ -8,7 +8,6 @@ from pipestream.documents.references import key_of
 from pipestream.documents.store import open_store
 from pipestream.drain.chunk import ChunkProcessor
 from pipestream.drain.dead_letters import CONNECT, OWN
-from pipestream.drain.model import RangeTask
 from pipestream.drain.result import ChunkResult, RecordResult
 from pipestream.engine.services import open_services
 from pipestream.errors import ModuleFailed, ProcessDied
@@ -17,6 +16,8 @@ from pipestream.graph.load import check_graph_text
 from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.ledger import Tally
 from pipestream.settings import Settings
+from pipestream.testing.made import make_task
+from pipestream.topics.names import is_intake
 from pipestream.wire import PipeDoc, PipeStream
 
 FAILING = """
@@ -64,22 +65,10 @@ def processor_of(store):
 
     def make(text, topic="intake.s", lane="g"):
         graph = check_graph_text(textwrap.dedent(text).encode(), "g.yaml").require()
-        is_intake = topic.startswith("intake.")
-        task = RangeTask(
-            topic=topic,
-            topic_id="id",
-            offsets=((0, 0, 100),),
-            lane=lane,
-            group="group",
-            run_id="run",
-            node_id="a" if is_intake else topic.rpartition(".")[2],
-            datasource_id="s" if is_intake else "",
-            accept_failures=False,
-            doc_ids=(),
-            is_live=lane == "g",
-            transactional_ids=(),
-            graph="",
-        )
+        if is_intake(topic):
+            task = make_task(topic, "a", datasource_id="s", lane=lane, is_live=lane == "g")
+        else:
+            task = make_task(topic, topic.rpartition(".")[2], lane=lane, is_live=lane == "g")
         services = open_services(graph, Settings(), task.node_id)
         opened.append(services)
         return ChunkProcessor(task, graph, graph_hash(graph), services.__enter__(), store, Settings())

@@ -4,30 +4,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipestream.kafka.ranges import OffsetRange, Watermarks
-from pipestream.ledger import Entry, EntryKind
+from pipestream.kafka.ranges import Watermarks
+from pipestream.ledger import EntryKind
 from pipestream.ledger.check import FaultKind, find_faults
+from pipestream.testing.made import make_entry
 
 TOPIC = "intake.a"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def entry(start, end, *, partition=0, kind=EntryKind.DRAINED, minute=0, topic=TOPIC):
-    return Entry(
-        lane="g",
-        range=OffsetRange(topic, partition, start, end),
-        topic_id="id",
-        kind=kind,
-        run_id="run",
-        plan_id="plan",
-        graph_id="g",
-        graph_hash="h",
-        holder="me",
-        token=1,
-        tally=None,
-        seconds=0.1,
-        entered_at=BEGIN + timedelta(minutes=minute),
-    )
+def entry(start, end, *, minute=0, **fields):
+    return make_entry(start, end, entered_at=BEGIN + timedelta(minutes=minute), **fields)
 
 
 def kinds(entries, heads, marks):

@@ -2,21 +2,19 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from threading import Barrier
 
 import pytest
 from deltalake.exceptions import CommitFailedError
 
 from pipestream.errors import LedgerBusy, LedgerConflict, StoreUnavailable
-from pipestream.kafka.ranges import OffsetRange
-from pipestream.ledger import Entry, EntryKind, Ledger, Tally
+from pipestream.ledger import EntryKind, Ledger, Tally
 from pipestream.ledger import ledger as ledger_module
 from pipestream.ledger.delta import append
 from pipestream.ledger.model import HeadMove
 from pipestream.settings import Settings
-
-NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+from pipestream.testing.made import MADE_AT, make_entry
 
 
 @pytest.fixture
@@ -24,40 +22,22 @@ def ledger(tmp_path):
     return Ledger(Settings(ledger_uri=(tmp_path / "ledger").as_uri()))
 
 
-def entry(start, end, *, partition=0, lane="g", topic="intake.a", topic_id="id-1", run_id="run-1", tally=None):
-    return Entry(
-        lane=lane,
-        range=OffsetRange(topic, partition, start, end),
-        topic_id=topic_id,
-        kind=EntryKind.DRAINED,
-        run_id=run_id,
-        plan_id=f"{run_id}|{topic}|0",
-        graph_id="g",
-        graph_hash="h",
-        holder="me",
-        token=1,
-        tally=tally,
-        seconds=0.25,
-        entered_at=NOW,
-    )
-
-
 def test_a_partition_never_entered_has_no_head(ledger):
     assert ledger.heads("g", "intake.a", [0, 1]) == {}
 
 
 def test_entering_ranges_moves_their_heads_together(ledger):
-    ledger.enter([entry(0, 10), entry(0, 4, partition=1)])
-    ledger.enter([entry(10, 12), entry(4, 9, partition=1)])
+    ledger.enter([make_entry(0, 10), make_entry(0, 4, partition=1)])
+    ledger.enter([make_entry(10, 12), make_entry(4, 9, partition=1)])
 
     assert ledger.heads("g", "intake.a", [0, 1, 2]) == {0: 12, 1: 9}
 
 
 def test_an_entry_comes_back_as_it_was_entered(ledger):
-    full = entry(0, 10, tally=Tally(9, {"a--b": 7, "happy-end": 1}, 1))
-    ledger.enter([full, entry(0, 3, partition=1)])
+    full = make_entry(0, 10, tally=Tally(9, {"a--b": 7, "happy-end": 1}, 1))
+    ledger.enter([full, make_entry(0, 3, partition=1)])
 
-    assert ledger.entries(topic="intake.a") == [full, entry(0, 3, partition=1)]
+    assert ledger.entries(topic="intake.a") == [full, make_entry(0, 3, partition=1)]
 
 
 @pytest.mark.parametrize(
@@ -69,24 +49,24 @@ def test_an_entry_comes_back_as_it_was_entered(ledger):
     ],
 )
 def test_a_range_that_does_not_start_at_the_head_changes_nothing(ledger, start, end):
-    ledger.enter([entry(0, 10)])
+    ledger.enter([make_entry(0, 10)])
 
     with pytest.raises(LedgerConflict, match="head is 10"):
-        ledger.enter([entry(0, 5, partition=1), entry(start, end)])
+        ledger.enter([make_entry(0, 5, partition=1), make_entry(start, end)])
 
     assert ledger.heads("g", "intake.a", [0, 1]) == {0: 10}
 
 
 def test_lanes_have_heads_of_their_own(ledger):
-    ledger.enter([entry(0, 10)])
-    ledger.enter([entry(0, 3, lane="g@backfill-1")])
+    ledger.enter([make_entry(0, 10)])
+    ledger.enter([make_entry(0, 3, lane="g@backfill-1")])
 
     assert ledger.heads("g", "intake.a", [0]) == {0: 10}
     assert ledger.heads("g@backfill-1", "intake.a", [0]) == {0: 3}
 
 
 def test_two_ranges_of_one_partition_may_be_entered_in_one_commit_if_they_join(ledger):
-    ledger.enter([entry(4, 9), entry(0, 4)])
+    ledger.enter([make_entry(4, 9), make_entry(0, 4)])
 
     assert ledger.heads("g", "intake.a", [0]) == {0: 9}
 
@@ -99,7 +79,7 @@ def test_of_two_writers_of_one_head_exactly_one_wins_every_time(ledger):
         for number in range(rounds):
             together.wait()
             try:
-                ledger.enter([entry(number, number + 1, run_id=run_id)])
+                ledger.enter([make_entry(number, number + 1, run_id=run_id)])
                 won += 1
             except LedgerConflict:
                 pass
@@ -116,7 +96,7 @@ def test_of_two_writers_of_one_head_exactly_one_wins_every_time(ledger):
 def test_writers_of_different_partitions_do_not_disturb_each_other(ledger):
     def fill(partition):
         for number in range(15):
-            ledger.enter([entry(number, number + 1, partition=partition)])
+            ledger.enter([make_entry(number, number + 1, partition=partition)])
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(fill, [0, 1]))
@@ -125,23 +105,23 @@ def test_writers_of_different_partitions_do_not_disturb_each_other(ledger):
 
 
 def test_a_topic_made_again_under_the_same_name_is_noticed(ledger):
-    ledger.enter([entry(0, 10)])
+    ledger.enter([make_entry(0, 10)])
 
     assert ledger.is_same_topic("g", "intake.a", "id-1")
     assert not ledger.is_same_topic("g", "intake.a", "id-2")
     with pytest.raises(LedgerConflict, match="made again"):
-        ledger.enter([entry(10, 12, topic_id="id-2")])
+        ledger.enter([make_entry(10, 12, topic_id="id-2")])
 
 
 def move(start, end, **fields):
-    moved = entry(0, 1, **fields)
+    moved = make_entry(0, 1, **fields)
     return replace(
         moved, range=HeadMove("intake.a", moved.range.partition, start, end), kind=EntryKind.REBASELINED, plan_id=""
     )
 
 
 def test_a_rebaseline_moves_the_head_and_accepts_the_new_topic(ledger):
-    ledger.enter([entry(0, 10)])
+    ledger.enter([make_entry(0, 10)])
 
     ledger.rebaseline([move(10, 2, topic_id="id-2")])
 
@@ -150,7 +130,7 @@ def test_a_rebaseline_moves_the_head_and_accepts_the_new_topic(ledger):
 
 
 def test_a_rebaseline_that_found_another_head_changes_nothing_and_may_be_tried_again(ledger):
-    ledger.enter([entry(0, 10)])
+    ledger.enter([make_entry(0, 10)])
 
     with pytest.raises(LedgerBusy, match="moved from 8 to 10 meanwhile"):
         ledger.rebaseline([move(8, 2, topic_id="id-2")])
@@ -160,25 +140,25 @@ def test_a_rebaseline_that_found_another_head_changes_nothing_and_may_be_tried_a
 
 
 def test_a_quote_in_an_id_is_only_a_quote(ledger):
-    ledger.enter([entry(0, 10, run_id="it's' OR 1=1 --")])
+    ledger.enter([make_entry(0, 10, run_id="it's' OR 1=1 --")])
 
     assert len(ledger.entries(run_id="it's' OR 1=1 --")) == 1
     assert ledger.entries(run_id="x' OR '1'='1") == []
 
 
 def test_entries_are_found_by_the_time_they_were_entered(ledger):
-    later = NOW + timedelta(microseconds=1)
-    ledger.enter([entry(0, 10)])
-    ledger.enter([replace(entry(10, 12), entered_at=later)])
+    later = MADE_AT + timedelta(microseconds=1)
+    ledger.enter([make_entry(0, 10)])
+    ledger.enter([replace(make_entry(10, 12), entered_at=later)])
 
-    assert [e.range.start for e in ledger.entries(since=NOW)] == [0, 10]
+    assert [e.range.start for e in ledger.entries(since=MADE_AT)] == [0, 10]
     assert [e.range.start for e in ledger.entries(since=later)] == [10]
 
 
 def test_the_partitions_that_have_entries_are_told_once_each(ledger):
-    ledger.enter([entry(0, 10), entry(0, 4, partition=3)])
-    ledger.enter([entry(10, 12)])
-    ledger.enter([entry(0, 1, lane="g@backfill")])
+    ledger.enter([make_entry(0, 10), make_entry(0, 4, partition=3)])
+    ledger.enter([make_entry(10, 12)])
+    ledger.enter([make_entry(0, 1, lane="g@backfill")])
 
     assert ledger.partitions(lane="g") == [("g", "intake.a", 0), ("g", "intake.a", 3)]
     assert ledger.partitions(topic="intake.b") == []
@@ -195,7 +175,7 @@ def test_reading_a_ledger_that_is_not_there_finds_nothing_and_makes_nothing(ledg
 
 def test_a_folder_with_a_blank_in_its_name_is_found(tmp_path):
     folder = tmp_path / "my ledger"
-    Ledger(Settings(ledger_uri=folder.as_uri())).enter([entry(0, 10)])
+    Ledger(Settings(ledger_uri=folder.as_uri())).enter([make_entry(0, 10)])
 
     assert {path.name for path in folder.iterdir()} == {"entries"}
 
@@ -219,7 +199,7 @@ def test_many_first_users_at_once_make_one_ledger(tmp_path):
     for attempt in range(5):
         settings = Settings(ledger_uri=(tmp_path / str(attempt)).as_uri())
 
-        results = together(16, lambda number, own=settings: Ledger(own).enter([entry(0, 3, partition=number)]))
+        results = together(16, lambda number, own=settings: Ledger(own).enter([make_entry(0, 3, partition=number)]))
 
         assert results == [None] * 16
         assert Ledger(settings).heads("g", "intake.a", range(16)) == dict.fromkeys(range(16), 3)
@@ -227,7 +207,7 @@ def test_many_first_users_at_once_make_one_ledger(tmp_path):
 
 def test_slots_that_begin_a_topic_at_once_all_begin_it(ledger):
     def begin(slot):
-        skipped = replace(entry(0, 5, partition=slot), kind=EntryKind.SKIPPED)
+        skipped = replace(make_entry(0, 5, partition=slot), kind=EntryKind.SKIPPED)
         return ledger.begin("g", "intake.a", "id-1", {slot: 5}, [skipped])
 
     assert together(8, begin) == [{slot: 5} for slot in range(8)]
@@ -236,8 +216,8 @@ def test_slots_that_begin_a_topic_at_once_all_begin_it(ledger):
 
 
 def test_a_partition_begins_once_and_the_first_answer_holds_for_all(ledger):
-    first = ledger.begin("g", "intake.a", "id-1", {0: 5}, [entry(0, 5)])
-    second = ledger.begin("g", "intake.a", "id-1", {0: 9, 1: 7}, [entry(0, 9), entry(0, 7, partition=1)])
+    first = ledger.begin("g", "intake.a", "id-1", {0: 5}, [make_entry(0, 5)])
+    second = ledger.begin("g", "intake.a", "id-1", {0: 9, 1: 7}, [make_entry(0, 9), make_entry(0, 7, partition=1)])
     third = ledger.begin("g", "intake.a", "id-1", {0: 1, 1: 1}, [])
 
     assert (first, second, third) == ({0: 5}, {0: 5, 1: 7}, {0: 5, 1: 7})
@@ -268,8 +248,8 @@ def lose_answers(monkeypatch):
 @pytest.mark.parametrize(
     "write",
     [
-        pytest.param(lambda ledger: ledger.enter([entry(0, 10)]), id="enter"),
-        pytest.param(lambda ledger: ledger.begin("g", "intake.a", "id-1", {0: 10}, [entry(0, 10)]), id="begin"),
+        pytest.param(lambda ledger: ledger.enter([make_entry(0, 10)]), id="enter"),
+        pytest.param(lambda ledger: ledger.begin("g", "intake.a", "id-1", {0: 10}, [make_entry(0, 10)]), id="begin"),
         pytest.param(lambda ledger: ledger.begin("g", "intake.a", "id-1", {0: 10}, []), id="begin, skipping nothing"),
         pytest.param(lambda ledger: ledger.rebaseline([move(0, 10)]), id="rebaseline"),
     ],
@@ -289,7 +269,7 @@ def test_a_writer_that_loses_every_race_may_try_again(ledger, monkeypatch):
     monkeypatch.setattr(ledger_module.time, "sleep", lambda _: None)
 
     with pytest.raises(LedgerBusy, match="20 commits in a row lost a race; run again"):
-        ledger.enter([entry(0, 10)])
+        ledger.enter([make_entry(0, 10)])
 
 
 def test_a_store_that_does_not_answer_is_trouble_that_a_retry_may_mend():

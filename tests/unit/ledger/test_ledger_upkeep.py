@@ -2,18 +2,17 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from pipestream.errors import SettingsInvalid
 from pipestream.kafka.ranges import OffsetRange
-from pipestream.ledger import Entry, EntryKind, Ledger, Plan
+from pipestream.ledger import Ledger
 from pipestream.ledger.upkeep import retention_hours, tidy
 from pipestream.settings import Settings
+from pipestream.testing.made import make_entry, make_plan
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAYS_S = 24 * 3600
 
 
@@ -22,28 +21,9 @@ def ledger(tmp_path):
     made = Ledger(Settings(ledger_uri=tmp_path.as_uri()))
     for number in range(5):
         offsets = OffsetRange("intake.a", 0, number, number + 1)
-        made.write_plan(
-            Plan(f"run-{number}", f"run-{number}", "g", "intake.a", "id-1", 0, "g", "h", (offsets,), "me", 1, NOW)
-        )
-        made.enter(
-            [
-                Entry(
-                    lane="g",
-                    range=offsets,
-                    topic_id="id-1",
-                    kind=EntryKind.DRAINED,
-                    run_id=f"run-{number}",
-                    plan_id=f"run-{number}",
-                    graph_id="g",
-                    graph_hash="h",
-                    holder="me",
-                    token=1,
-                    tally=None,
-                    seconds=0.5,
-                    entered_at=NOW,
-                )
-            ]
-        )
+        name = f"run-{number}"
+        made.write_plan(make_plan(offsets, run_id=name, plan_id=name))
+        made.enter([make_entry(number, number + 1, run_id=name, plan_id=name)])
     return made
 
 
