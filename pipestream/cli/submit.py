@@ -12,8 +12,8 @@ from pipestream.drain.job import find_drain_job, job_arguments
 from pipestream.drain.job_outcome import read_outcome
 from pipestream.errors import TerminalError, TransientError
 from pipestream.graph.write import to_yaml
-from pipestream.local.jars import pyspark_home
-from pipestream.local.spark import pyspark_environment
+from pipestream.local.jars import spark_home
+from pipestream.local.spark import spark_programs_environment
 
 if TYPE_CHECKING:
     from pipestream.drain.model import DrainRequest
@@ -45,7 +45,7 @@ def submit_drain(settings: Settings, request: DrainRequest) -> dict[str, Any]:
 
 
 def _submit_command(settings: Settings, scratch: Path) -> list[str]:
-    command = [str(pyspark_home() / "bin" / "spark-submit"), "--master", settings.spark_master]
+    command = [str(spark_home() / "bin" / "spark-submit"), "--master", settings.spark_master]
     # Or it makes a folder of that name wherever the command is typed.
     return [*command, "--conf", f"spark.sql.warehouse.dir={scratch / 'spark-warehouse'}"]
 
@@ -53,7 +53,7 @@ def _submit_command(settings: Settings, scratch: Path) -> list[str]:
 def _environment() -> dict[str, str]:
     root = str(Path(__file__).resolve().parents[2])
     python_path = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, **pyspark_environment(), "PYTHONPATH": os.pathsep.join(dict.fromkeys(python_path))}
+    return {**os.environ, **spark_programs_environment(), "PYTHONPATH": os.pathsep.join(dict.fromkeys(python_path))}
 
 
 def _run(command: list[str]) -> int:

@@ -63,7 +63,7 @@ def delta_jars(report: Report = lambda _: None) -> list[Path]:
     return sorted(_fetch(f"delta-{DELTA_VERSION}", DELTA, report).glob("*.jar"))
 
 
-def pyspark_home() -> Path:
+def spark_home() -> Path:
     """Return the folder of the installed PySpark, without importing it.
 
     :raises StackError: PySpark is not installed.
@@ -81,7 +81,7 @@ def _fetch(name: str, jars: Sequence[Jar], report: Report) -> Path:
         work.mkdir()
         ivy_file = work / "ivy.xml"
         ivy_file.write_text(_ivy_file(jars))
-        ivy = next((pyspark_home() / "jars").glob("ivy-*.jar"))
+        ivy = next((spark_home() / "jars").glob("ivy-*.jar"))
         argv: list[str | Path] = [
             find_java_home() / "bin" / "java",
             "-jar",

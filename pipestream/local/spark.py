@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pipestream.local.jars import delta_jars, pyspark_home
+from pipestream.local.jars import delta_jars, spark_home
 from pipestream.local.java import find_java_home
 from pipestream.local.ports import HOST
 from pipestream.local.server import Launch, Server, Site
@@ -19,11 +19,11 @@ _WORKER_CORES = 2
 _WORKER_MEMORY = "2g"
 
 
-def pyspark_environment() -> dict[str, str]:
+def spark_programs_environment() -> dict[str, str]:
     """Return the variables that make Spark's programs those of this Python environment."""
     return {
         "JAVA_HOME": str(find_java_home()),
-        "SPARK_HOME": str(pyspark_home()),
+        "SPARK_HOME": str(spark_home()),
         # A bare `python3` of the machine has none of the packages.
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -33,7 +33,7 @@ def pyspark_environment() -> dict[str, str]:
 def spark_environment(site: Site) -> dict[str, str]:
     """Return what drivers, workers and executors of a local stack must have in their environment."""
     scratch = str(site.data("spark") / "scratch")
-    return {**pyspark_environment(), "SPARK_LOCAL_IP": HOST, "SPARK_LOCAL_DIRS": scratch}
+    return {**spark_programs_environment(), "SPARK_LOCAL_IP": HOST, "SPARK_LOCAL_DIRS": scratch}
 
 
 class SparkMaster(Server):
@@ -51,7 +51,7 @@ class SparkMaster(Server):
         (self.site.data("spark") / "scratch").mkdir(parents=True, exist_ok=True)
 
     def launch(self) -> Launch:
-        argv = [str(pyspark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
+        argv = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
         argv += ["--host", HOST, "--port", str(self.port), "--webui-port", str(self.site.ports.spark_ui)]
         # An application takes all cores unless told otherwise, and the next one would wait for its end.
         options = f"-Dspark.deploy.defaultCores={WORKERS * _WORKER_CORES // 2}"
@@ -81,7 +81,7 @@ class SparkWorker(Server):
     def launch(self) -> Launch:
         work = self.site.data("spark") / self.name
         work.mkdir(parents=True, exist_ok=True)
-        argv = [str(pyspark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]
+        argv = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]
         argv += ["--host", HOST, "--cores", str(_WORKER_CORES), "--memory", _WORKER_MEMORY]
         argv += ["--webui-port", "0", "--work-dir", str(work), self.address]
         # The master's list must tell our workers apart, and the pattern must take all three values.
