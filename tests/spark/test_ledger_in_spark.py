@@ -36,13 +36,14 @@ def kept(request, settings, unique, tmp_path, spark_env):
 
 def fill(ledger, count):
     for number in range(count):
-        offsets = OffsetRange(f"intake.{'ab'[number % 2]}", 0, number // 2 * 10, number // 2 * 10 + 10)
+        topic, start = f"intake.{'ab'[number % 2]}", number // 2 * 10
         run_id, now = f"run-{number // 4}", datetime(2026, 1, 1 + number // 6, 23, 30, tzinfo=UTC)
-        plan_id = f"{run_id}|{number}"
-        same = {"run_id": run_id, "plan_id": plan_id, "topic_id": f"id-{offsets.topic}"}
-        ledger.write_plan(make_plan(offsets, planned_at=now, **same))
-        tally = Tally(9, {"a--b": 9}, 1)
-        ledger.enter([make_entry(0, 0, range=offsets, tally=tally, seconds=0.5, entered_at=now, **same)])
+        same = {"run_id": run_id, "plan_id": f"{run_id}|{number}", "topic_id": f"id-{topic}"}
+        entry = make_entry(
+            start, start + 10, topic=topic, tally=Tally(9, {"a--b": 9}, 1), seconds=0.5, entered_at=now, **same
+        )
+        ledger.write_plan(make_plan(entry.range, planned_at=now, **same))
+        ledger.enter([entry])
 
 
 def start_job(name, environment, *arguments, in_spark=True):
