@@ -4,11 +4,9 @@ from contextlib import suppress
 
 import pytest
 
-from pipestream.documents.store import open_store
 from pipestream.drain.marks import ROOT, Mark, Marks, mark_key
 from pipestream.errors import IdInvalid, LeaseLost, StoreUnavailable
 from pipestream.kafka.records import InputRecord
-from pipestream.settings import Settings
 from pipestream.testing.made import make_task
 
 HASH = "abc"
@@ -16,13 +14,6 @@ HASH = "abc"
 
 def record(offset, partition=0):
     return InputRecord("t", partition, offset, 0, b"key", b"value")
-
-
-@pytest.fixture
-def store(tmp_path):
-    uri = (tmp_path / "objects").as_uri()
-    with open_store(uri, Settings(store_uri=uri)) as store:
-        yield store
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import textwrap
 import pytest
 
 from pipestream.documents.references import key_of
-from pipestream.documents.store import open_store
 from pipestream.drain.chunk import ChunkProcessor
 from pipestream.drain.dead_letters import CONNECT, OWN
 from pipestream.drain.result import ChunkResult, RecordResult
@@ -49,13 +48,6 @@ def stream_of(doc_id, **metadata):
 def record_of(value, topic="intake.s", offset=7):
     data = value if value is None or isinstance(value, bytes) else value.SerializeToString()
     return InputRecord(topic, 0, offset, 0, b"key", data, (("own", b"kept"),))
-
-
-@pytest.fixture
-def store(tmp_path):
-    uri = (tmp_path / "objects").as_uri()
-    with open_store(uri, Settings(store_uri=uri)) as store:
-        yield store
 
 
 @pytest.fixture
