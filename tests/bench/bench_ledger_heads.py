@@ -12,14 +12,16 @@ import pytest
 
 from pipestream.documents.store import open_store
 from pipestream.kafka.ranges import OffsetRange
-from pipestream.ledger import Entry, EntryKind, Ledger, Plan, Tally, plan_store, tables
+from pipestream.ledger import Ledger, Tally, plan_store, tables
 from pipestream.ledger.delta import append
 from pipestream.ledger.upkeep import tidy
 from pipestream.settings import Settings
+from pipestream.testing.made import TOPIC, make_entry, make_plan
 
 pytestmark = pytest.mark.slow
 
-TOPIC, LANE, PARTITIONS = "intake.a", "g", 4
+LANE, PARTITIONS = "g", 4
+TALLY = Tally(10, {"a--b": 9}, 1)
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 # Entries and plans of each ledger. A plan is a file of its own, so these are fewer.
 SIZES = {"small": (100, 25), "large": (1_000_000, 100_000)}
@@ -28,26 +30,14 @@ MOST = 1.5
 
 
 def entry(partition, start, run_id, entered_at):
-    return Entry(
-        lane=LANE,
-        range=OffsetRange(TOPIC, partition, start, start + 10),
-        topic_id="id-1",
-        kind=EntryKind.DRAINED,
-        run_id=run_id,
-        plan_id=f"{run_id}|{TOPIC}|0",
-        graph_id="g",
-        graph_hash="h" * 64,
-        holder="me",
-        token=1,
-        tally=Tally(10, {"a--b": 9}, 1),
-        seconds=0.5,
-        entered_at=entered_at,
+    return make_entry(
+        start, start + 10, partition=partition, run_id=run_id, graph_hash="h" * 64, tally=TALLY, entered_at=entered_at
     )
 
 
 def plan(run_id, start, planned_at):
-    ranges = tuple(OffsetRange(TOPIC, partition, start, start + 10) for partition in range(PARTITIONS))
-    return Plan(f"{run_id}|{TOPIC}|0", run_id, LANE, TOPIC, "id-1", 0, "g", "h" * 64, ranges, "me", 1, planned_at)
+    ranges = [OffsetRange(TOPIC, partition, start, start + 10) for partition in range(PARTITIONS)]
+    return make_plan(*ranges, run_id=run_id, graph_hash="h" * 64, planned_at=planned_at)
 
 
 def fill_entries(ledger, count):
