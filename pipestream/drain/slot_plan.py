@@ -76,12 +76,13 @@ def _reconcile(slot: HeldSlot, broker: Broker, ledger: Ledger) -> tuple[list[Off
     """Return the ranges to drain, and entries for those that a dead run left behind."""
     request, topic, identity = slot.request, slot.request.topic, slot.identity
     partitions = slot_partitions(slot.lease.slot, slot.replicas, len(identity.partitions))
-    watermarks = broker.settled_watermarks(topic, partitions)
     heads = ledger.heads(request.lane, topic, identity.partitions)
     committed = broker.committed(slot.group, topic, identity.partitions)
     # Only a topic that is wholly new has a place to start; a partition that was added is read from its beginning.
     if not heads and not committed:
         heads = _begin(slot, broker, ledger)
+    # Asked last: a topic only grows, so that no head or offset read before lies behind these ends.
+    watermarks = broker.settled_watermarks(topic, partitions)
     offsets = {partition: found.offset for partition, found in committed.items()}
     begins = {p: start for p, found in committed.items() if (start := note_start(found.note)) is not None}
     standing = reconcile(topic, partitions, heads, offsets, begins, watermarks)

@@ -222,6 +222,24 @@ def test_all_partitions_begin_with_the_first_run_even_those_that_another_slot_dr
     leases.close()
 
 
+@pytest.mark.parametrize("policy", ["latest", "earliest"])
+def test_records_that_arrive_while_the_first_run_plans_are_not_missed(filled, monkeypatch, policy):
+    ask_committed = Broker.committed
+
+    def ask_while_records_arrive(broker, group, topic, partitions):
+        found = ask_committed(broker, group, topic, partitions)
+        filled.pipeline.send(topic, ["just now"])
+        return found
+
+    monkeypatch.setattr(Broker, "committed", ask_while_records_arrive)
+    filled.drain(filled.intake, start_at=policy)
+    monkeypatch.undo()
+    filled.drain(filled.intake)
+
+    assert filled.heads(filled.intake) == {0: 4, 1: 1}
+    filled.pipeline.check_ledger_tiles(filled.intake)
+
+
 def test_a_partition_that_is_added_later_is_drained_from_its_beginning(filled):
     filled.say(datasource="latest")
     filled.drain(filled.intake)
