@@ -60,9 +60,15 @@ def rebaseline(
             moves |= _moves_of_new_topic(ledger, lane, topic, identity, targets)
         entries = _entries(graph, topic, identity, ledger.heads(lane, topic, moves), moves, lease, by)
         check_leases()
-        # Kafka first: if we die in between, the old heads still hold, and the operator asks again.
-        broker.commit(group, topic, targets)
+        # The next run takes what lies between a head and a higher offset for drained. Lest that be what the operator
+        # gives up or wants again, an offset is lowered before its head moves and raised after it. If we die in
+        # between, runs refuse to drain from a head that is higher than its offset, and the operator asks again.
+        committed = broker.committed(group, topic, targets)
+        back = {p: to for p, to in targets.items() if p in committed and committed[p].offset > to}
+        if back:
+            broker.commit(group, topic, back)
         ledger.rebaseline(entries)
+        broker.commit(group, topic, targets)
         return entries
 
 
