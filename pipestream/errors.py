@@ -102,11 +102,13 @@ class LeaseUnavailable(TransientError):
 class LeaseLost(TransientError):
     """The lease on a topic's slot was ours and no longer is."""
 
-    def __init__(self, topic: str, slot: int, reason: str) -> None:
+    def __init__(self, topic: str, slot: int | None, reason: str) -> None:
+        """:param slot: unknown to those who only hear from Kafka that another has taken over."""
         self.topic = topic
         self.slot = slot
         self.reason = reason
-        super().__init__(f"{topic} slot {slot}: the lease was lost ({reason}); the run stops here, run it again")
+        place = topic if slot is None else f"{topic} slot {slot}"
+        super().__init__(f"{place}: the lease was lost ({reason}); the run stops here, run it again")
 
 
 class LeaseStoreUnavailable(TransientError):
@@ -224,12 +226,11 @@ class TopicRewound(TerminalError):
 class TopicReplaced(TopicRewound):
     """The topic was deleted and made again under the same name, so the ledger's heads mean another topic's offsets."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, way_out: str = "") -> None:
         self.topic = topic
+        self.way_out = way_out or f"say where to go on: {_rebaseline(topic)}"
         PipestreamError.__init__(
-            self,
-            f"{topic} was deleted and made again since the ledger's last entry; "
-            f"say where to go on: {_rebaseline(topic)}",
+            self, f"{topic} was deleted and made again since the ledger's last entry; {self.way_out}"
         )
 
 

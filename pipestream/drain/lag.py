@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipestream.errors import TopicReplaced
+from pipestream.drain.identity import identify_topic
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker
 from pipestream.ledger import Ledger
@@ -19,9 +19,7 @@ def find_lag(settings: Settings, graph: Graph, topic: str) -> int:
     :raises TopicRewound: it ends before what has been drained.
     """
     broker, ledger, lane = Broker(settings), Ledger(settings), graph.graph_id
-    identity = broker.identify(topic)
-    if not ledger.is_same_topic(lane, topic, identity.topic_id):
-        raise TopicReplaced(topic)
+    identity = identify_topic(broker, ledger, lane, topic)
     heads = ledger.heads(lane, topic, identity.partitions)
     marks = broker.settled_watermarks(topic, identity.partitions)
     if heads:

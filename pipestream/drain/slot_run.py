@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pipestream import faults
+from pipestream.drain.identity import identify_topic
 from pipestream.drain.model import (
     DrainReport,
     DrainRequest,
@@ -60,24 +61,24 @@ class SlotRun:
         else:
             plan, recovered = make_plan(slot, self._broker, self._ledger, check_lease)
         check_lease()
-        if plan is None or not find_remaining(plan, self._ledger):
+        if plan is None or not (remaining := find_remaining(plan, self._ledger)):
             return self._nothing_left(plan, recovered)
-        while remaining := find_remaining(plan, self._ledger):
+        while remaining:
             self._drain_and_enter(slot, _next_piece(slot, remaining), spread, check_lease)
+            remaining = find_remaining(plan, self._ledger)
         return self._report("drained", recovered, self._entered(plan))
 
     def _identify(self) -> HeldSlot:
         request = self.request
-        identity = self._broker.identify(request.topic)
-        if not self._ledger.is_same_topic(request.lane, request.topic, identity.topic_id):
-            raise TopicReplaced(request.topic)
+        identity = identify_topic(self._broker, self._ledger, request.lane, request.topic, request.backfill)
         return HeldSlot(request, self.lease, self._replicas, identity, request.graph, graph_hash(request.graph))
 
     def _take_up(self, plan: Plan, slot: HeldSlot) -> HeldSlot:
         """Return the slot with the graph that its plan was made with."""
         log.info("taking up plan %s, made at %s", plan.plan_id, plan.planned_at)
         if plan.topic_id != slot.identity.topic_id:
-            raise TopicReplaced(self.request.topic)
+            new_id = "backfill id" if self.request.backfill else "run id"
+            raise TopicReplaced(plan.topic, f"plan {plan.plan_id} was made for the old one; take another {new_id}")
         if self.request.backfill:
             self.request.backfill.check_plan(plan)
         if plan.graph_hash == slot.graph_hash:

@@ -219,5 +219,5 @@ class TransactionalWriter:
 
     def _explain(self, cause: KafkaError) -> PipestreamError:
         if is_fenced(cause):
-            return LeaseLost(self._topic, 0, "a newer run took over")
+            return LeaseLost(self._topic, None, "a newer run took over")
         return explain_while(f"writing the outputs of {self._topic}", cause)

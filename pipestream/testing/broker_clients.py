@@ -48,7 +48,7 @@ class ModelWriter(_Client):
     def _step(self) -> None:
         self.broker.step()
         if self.broker.epochs[self.transactional_id] != self.epoch:
-            raise LeaseLost(self.topic, 0, "a newer run took over")
+            raise LeaseLost(self.topic, None, "a newer run took over")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pipestream.drain.holder import is_of_run
+from pipestream.drain.identity import identify_topic
 from pipestream.drain.lag import find_lag
-from pipestream.errors import TopicReplaced
+from pipestream.drain.slot_plan import find_remaining
 from pipestream.kafka.broker import Broker
 from pipestream.leases import open_lease_store
 from pipestream.ledger import Ledger
@@ -67,16 +68,14 @@ def _find_done(settings: Settings, request: DrainRequest) -> str | None:
     assert request.backfill is not None, "asked only for backfills"
     name, topic, lane = request.backfill.backfill_id, request.topic, request.lane
     broker, ledger = Broker(settings), Ledger(settings)
-    identity = broker.identify(topic)
-    if not ledger.is_same_topic(lane, topic, identity.topic_id):
-        raise TopicReplaced(topic)
+    identity = identify_topic(broker, ledger, lane, topic, request.backfill)
     plan = ledger.find_plan(request.plan_id(slot=0))
     if plan is None:
         ranges = request.backfill.ranges(broker, topic, broker.watermarks(topic, identity.partitions))
         return None if ranges else f"{topic} has no records of that time: backfill {name} covers nothing"
-    heads = ledger.heads(lane, topic, [each.partition for each in plan.ranges])
-    is_done = all(heads.get(each.partition, each.start) >= each.end for each in plan.ranges)
-    return f"backfill {name} of {topic} is finished: see lane {lane} of the ledger" if is_done else None
+    if find_remaining(plan, ledger):
+        return None
+    return f"backfill {name} of {topic} is finished: see lane {lane} of the ledger"
 
 
 def _describe(slot: Assignment) -> str:

@@ -1,17 +1,18 @@
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pipestream.drain.audit import audit_topic
-from pipestream.drain.model import consumer_group, ordered_transactional_id, transactional_id
+from pipestream.drain.model import RangeFailed, consumer_group, ordered_transactional_id, transactional_id
 from pipestream.drain.rebaseline import rebaseline
-from pipestream.errors import LeaseUnavailable, OffsetsExpired, TerminalError, TopicReplaced
+from pipestream.errors import LeaseUnavailable, LedgerBusy, OffsetsExpired, TerminalError, TopicReplaced
 from pipestream.kafka.clients import range_consumer, transactional_producer
 from pipestream.leases import DesiredState, open_lease_store
+from pipestream.ledger import EntryKind, Ledger
 from pipestream.topics.admin import TopicAdmin
 
 pytestmark = pytest.mark.stack
@@ -200,3 +201,50 @@ def test_a_run_that_lost_its_lease_cannot_move_the_offsets_back(pipeline, topic,
         stale.commit_transaction(120)
     assert pipeline.group_offsets(topic)[0] == 1
     assert pipeline.drain(topic, "run-2").records == 2
+
+
+@pytest.mark.parametrize(("drained", "place"), [pytest.param(1, 3, id="forward"), pytest.param(5, 2, id="back")])
+@pytest.mark.parametrize("dies", ["before the heads move", "after the heads have moved"])
+def test_a_move_that_dies_half_way_lets_no_run_take_records_for_drained(
+    pipeline, topic, move, monkeypatch, drained, place, dies
+):
+    pipeline.send(topic, ["a", "b", "c", "d", "e"])
+    pipeline.drain(topic, "run-1", budget=drained)
+    move_heads = Ledger.rebaseline
+
+    def die(ledger, entries):
+        if dies == "after the heads have moved":
+            move_heads(ledger, entries)
+        raise LedgerBusy("died here")
+
+    monkeypatch.setattr(Ledger, "rebaseline", die)
+    with pytest.raises(LedgerBusy, match="died here"):
+        move({0: place})
+    monkeypatch.undo()
+
+    with suppress(RangeFailed):
+        pipeline.drain(topic, "run-2")
+    kinds = {entry.kind for entry in pipeline.entries(topic)}
+    move({0: place})
+    report = pipeline.drain(topic, "run-3")
+
+    assert EntryKind.RECOVERED not in kinds
+    assert report.records == 5 - place
+
+
+def test_a_plan_of_a_topic_that_was_made_again_needs_another_run(pipeline, topic, move, make_again):
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(_):
+        raise Interrupted
+
+    pipeline.send(topic, ["a", "b"])
+    with pytest.raises(Interrupted):
+        pipeline.drain(topic, "run-1", spread=interrupt)
+    make_again()
+    move("earliest")
+
+    with pytest.raises(TopicReplaced, match="made for the old one; take another run id"):
+        pipeline.drain(topic, "run-1")
+    assert pipeline.drain(topic, "run-2").status == "empty"
