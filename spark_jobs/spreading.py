@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
@@ -14,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from pipestream import faults
 from pipestream.drain.model import RangeOutcome, RangeTask
-from pipestream.errors import TasksFailed
-from pipestream.settings import CONFIG_VARIABLE, config_file
+from pipestream.errors import SettingsInvalid, TasksFailed
+from pipestream.settings import CONFIG_VARIABLE, config_file, load_settings
 
 
 class SparkSpread:
@@ -83,11 +84,18 @@ def executor_environment() -> dict[str, str]:
 
 def _drain_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run in a Python worker of an executor, which reads its own settings: none travel through Spark."""
-    from pipestream.drain.task import drain_ranges
-    from pipestream.settings import load_settings
-
-    settings = load_settings()
     for batch in batches:
         for text in batch.column("task").to_pylist():
-            outcomes = drain_ranges(RangeTask.from_json(text), settings)
+            outcomes = _drain_here(RangeTask.from_json(text))
             yield pa.RecordBatch.from_pydict({"outcome": [outcome.to_json() for outcome in outcomes]})
+
+
+def _drain_here(task: RangeTask) -> list[RangeOutcome]:
+    from pipestream.drain.task import drain_ranges
+
+    try:
+        settings = load_settings()
+    except SettingsInvalid as error:
+        # An answer rather than an error of the task, which Spark would try again and again.
+        return task.refuse(SettingsInvalid(f"on the worker {platform.node()}: {error}"))
+    return drain_ranges(task, settings)

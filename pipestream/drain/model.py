@@ -74,6 +74,13 @@ class RangeTask:
     def ranges(self) -> list[OffsetRange]:
         return [OffsetRange(self.topic, *each) for each in self.offsets]
 
+    def refuse(self, error: PipestreamError) -> list[RangeOutcome]:
+        """Return the outcomes of a task that could not begin."""
+        return [
+            RangeOutcome(self.topic, each.partition, each.start, each.start, None, 0.0, str(error), error.transient)
+            for each in self.ranges
+        ]
+
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 
@@ -95,7 +102,6 @@ class RangeOutcome:
     tally: Tally | None
     seconds: float
     error: str = ""
-    error_kind: str = ""
     transient: bool = False
 
     def to_json(self) -> str:

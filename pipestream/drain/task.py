@@ -81,7 +81,6 @@ def drain_ranges(
             # Several ranges share the task's time, so that a topic's seconds add up.
             seconds=seconds / len(task.offsets),
             error=str(error) if error else "",
-            error_kind=type(error).__name__ if error else "",
             transient=error is not None and error.transient,
         )
         for each in task.ranges
@@ -207,7 +206,9 @@ class _RangeDrain:
             raise error
         record = refused.record
         log.error("%s[%d] offset %d is given up: %s", record.topic, record.partition, record.offset, error)
-        return processor.give_up(record, refused.error or error, attempts=1, as_dead_letter=refused.is_given_up)
+        # Of a record that was given up before, and whose way to the error-end is too narrow, the first reason stays.
+        reason = refused.error if refused.is_given_up else None
+        return processor.give_up(record, reason or error, attempts=1, as_dead_letter=refused.is_given_up)
 
     def _commit(
         self, writer: TransactionalWriter, reader: OrderedRangeReader, result: ChunkResult, ends: Mapping[int, int]

@@ -83,7 +83,6 @@ class _RangeDrain:
             tally=self.tally,
             seconds=0.01,
             error=str(error) if error else "",
-            error_kind=type(error).__name__ if error else "",
             transient=error is not None,
         )
 

@@ -26,7 +26,7 @@ EXAMPLES = [
     errors.ProcessDied(["a", "b"], 2),
     errors.LedgerBusy("x"),
     DeadLettersOff("a", "t", 0, 1, errors.ModuleFailed("it broke")),
-    RangeFailed(RangeOutcome("t", 0, 1, 2, None, 0.5, "boom", "ModuleFailed", transient=True)),
+    RangeFailed(RangeOutcome("t", 0, 1, 2, None, 0.5, "boom", transient=True)),
 ]
 
 
