@@ -100,7 +100,7 @@ class Ledger:
     def write_plan(self, plan: Plan) -> None:
         """Keep a plan. The same one again changes nothing.
 
-        :raises LedgerConflict: another process made a plan under the same id.
+        :raises LedgerBusy: another process made a plan under the same id.
         """
         self._plans.write(plan)
 

@@ -18,7 +18,7 @@ from typing import Any
 from deltalake.exceptions import CommitFailedError
 
 from pipestream.documents.store import ObjectStore, open_store
-from pipestream.errors import DocumentMissing, LedgerBusy, LedgerConflict
+from pipestream.errors import DocumentMissing, LedgerBusy
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import tables
 from pipestream.ledger.delta import TRIES, Place, all_hold, append, rows
@@ -56,14 +56,14 @@ class PlanStore:
     def write(self, plan: Plan) -> None:
         """Keep a plan.
 
-        :raises LedgerConflict: there is another plan under the same id.
+        :raises LedgerBusy: another process made a plan under the same id.
         """
         plan = replace(plan, ranges=tuple(sorted(plan.ranges)))
         with self._open() as store:
             is_new = store.put_new(_key(plan.plan_id), _encode(plan, is_listed=False))
             # The same plan is this very call's: the store took it, and its answer was lost.
             if not is_new and self.find(plan.plan_id) != plan:
-                raise LedgerConflict(f"plan {plan.plan_id} exists already; a retry takes it up instead")
+                raise LedgerBusy(f"another process made plan {plan.plan_id} first; a retry takes that up")
             if is_new:
                 self._list(store, plan)
 

@@ -9,7 +9,7 @@ from threading import Barrier
 import pytest
 
 from pipestream.documents.store import open_store
-from pipestream.errors import LedgerConflict
+from pipestream.errors import LedgerBusy
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Ledger
 from pipestream.ledger.upkeep import tidy
@@ -67,7 +67,7 @@ def test_of_several_plans_under_one_id_exactly_one_holds(ledger):
     def write(token):
         try:
             ledger.write_plan(replace(PLAN, token=token))
-        except LedgerConflict:
+        except LedgerBusy:
             return None
         return token
 

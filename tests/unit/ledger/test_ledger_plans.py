@@ -9,7 +9,7 @@ import pytest
 from deltalake.exceptions import CommitFailedError
 
 from pipestream.documents.store import ObjectStore
-from pipestream.errors import LedgerConflict, StoreUnavailable
+from pipestream.errors import LedgerBusy, StoreUnavailable
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Ledger, Plan, plan_store
 from pipestream.ledger.delta import append
@@ -47,7 +47,7 @@ def test_a_plan_comes_back_whatever_its_id_looks_like(ledger):
 def test_a_plan_is_never_replaced(ledger):
     ledger.write_plan(plan("one"))
 
-    with pytest.raises(LedgerConflict, match="exists already"):
+    with pytest.raises(LedgerBusy, match=r"another process made plan .* first"):
         ledger.write_plan(plan("one", minute=1))
 
     assert ledger.find_plan("one|intake.a|0") == plan("one")
@@ -62,7 +62,7 @@ def test_of_several_plans_under_one_id_exactly_one_holds(ledger):
         barrier.wait()
         try:
             ledger.write_plan(plan("one", minute=minute))
-        except LedgerConflict:
+        except LedgerBusy:
             return None
         return minute
 
