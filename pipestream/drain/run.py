@@ -16,7 +16,7 @@ from pipestream import faults
 from pipestream.drain.holder import is_of_run, name_holder
 from pipestream.drain.model import DrainReport, DrainRequest, Spread
 from pipestream.drain.slot_run import SlotRun
-from pipestream.errors import LeaseLost, LeaseUnavailable, PipestreamError
+from pipestream.errors import LeaseLost, LeaseUnavailable, PipestreamError, TransientError
 from pipestream.graph.flow import topic_targets
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker
@@ -51,10 +51,12 @@ def run_drain(
     :raises RangeFailed: a task stopped early; what was done up to there is entered.
     :raises LedgerConflict: another run entered the same ranges first; nothing was changed.
 
-    An error is raised after the slots that it does not concern have been drained.
+    An error is raised after the slots that it does not concern have been drained; only a lost lease ends the run
+    there, since whatever kept it from being renewed may have taken the others too.
     """
     started = time.monotonic()
     holder = name_holder(request.run_id)
+    broker = broker or Broker(settings)
     slots = _Slots()
     for slot in _slot_order(request, _desired(leases, request).replicas):
         # Asked anew for every slot: stopping a topic, or scaling it down, also holds in the middle of a run.
@@ -74,8 +76,13 @@ def run_drain(
             continue
         with LeaseKeeper(leases, lease, on_lost=on_lease_lost) as keeper:
             faults.reach(faults.LEASE_ACQUIRED)
-            run = SlotRun(request, settings, lease, desired.replicas, find_graph, broker or Broker(settings))
+            run = SlotRun(request, settings, lease, desired.replicas, find_graph, broker)
             slots.run(run, spread, keeper)
+        if request.backfill and not slots.errors:
+            _forget(leases, request.leased)
+        if keeper.lost.is_set():
+            slots.notes.append("the other slots are left to the next run: a lease was lost")
+            break
     slots.raise_worst()
     return slots.report(request.topic, time.monotonic() - started)
 
@@ -87,7 +94,7 @@ class _Slots:
         self.notes: list[str] = []
         """Why slots were left alone."""
         self._reports: list[DrainReport] = []
-        self._errors: list[PipestreamError] = []
+        self.errors: list[PipestreamError] = []
 
     @property
     def drained(self) -> int:
@@ -100,11 +107,11 @@ class _Slots:
             self._reports.append(run.execute(spread, keeper.check))
         except PipestreamError as error:
             log.warning("%s slot %d: %s", run.request.topic, run.lease.slot, error)
-            self._errors.append(error)
+            self.errors.append(error)
 
     def raise_worst(self) -> None:
         """Raise what needs a person, if anything does, else the first thing that only needs a retry."""
-        for error in sorted(self._errors, key=lambda error: error.transient):
+        for error in sorted(self.errors, key=lambda error: error.transient):
             raise error
 
     def report(self, topic: str, seconds: float) -> DrainReport:
@@ -125,6 +132,14 @@ class _Slots:
             dead_letters=total.dead_letters,
             seconds=round(seconds, 3),
         )
+
+
+def _forget(leases: LeaseStore, leased: str) -> None:
+    """Unregister a finished backfill, which nobody wants again: a schedule may bring forth thousands."""
+    try:
+        leases.unregister([leased])
+    except TransientError as error:
+        log.warning("%s stays registered: %s", leased, error)
 
 
 def _desired(leases: LeaseStore, request: DrainRequest) -> DesiredState:

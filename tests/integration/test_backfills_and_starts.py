@@ -1,19 +1,23 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import psycopg
 import pytest
 
 from pipestream.drain.backfill import Backfill, BackfillInvalid, estimate_backfill, hash_of_then
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.model import DrainRequest
 from pipestream.drain.run import run_drain
+from pipestream.errors import TopicReplaced
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import load_graph
 from pipestream.leases import open_lease_store
 from pipestream.leases.none import NoLeaseStore
 from pipestream.ledger import EntryKind
+from pipestream.topics.admin import TopicAdmin
 
 pytestmark = pytest.mark.stack
 
@@ -190,12 +194,31 @@ def test_a_backfill_goes_on_beside_a_live_run_that_holds_the_topic(pipeline, uni
             return LocalSpread(pipeline.settings)(tasks)
 
         report = run_drain(request, pipeline.settings, look, leases=leases)
-        listed = [each.topic for each in leases.assignments()]
         leases.release(live)
+    with psycopg.connect(pipeline.settings.postgres_dsn.get_secret_value()) as connection:
+        known = {name for (name,) in connection.execute("SELECT pipeline_id FROM pipeline_state")}
 
     assert (report.status, report.records) == ("drained", 2)
     assert [name for name, _ in held] == [topic, f"{topic}@beside"]
-    assert f"{topic}@beside" not in listed, "a backfill that is done must not look as if someone were to take it"
+    assert topic in known
+    assert f"{topic}@beside" not in known, "a backfill that is done is forgotten"
+
+
+def test_a_backfill_of_a_topic_that_was_made_again_needs_another_id(pipeline, unique, run, second):
+    topic = f"intake.{unique}"
+    pipeline.send(topic, ["a0", "a1"])
+    backfill = Backfill("old", offsets={0: (0, 2)})
+    run("run-1", backfill=backfill)
+    TopicAdmin(pipeline.settings).delete([topic])
+    pipeline.create_topics()
+    pipeline.send(topic, ["b0", "b1"])
+
+    with pytest.raises(TopicReplaced, match="backfill old was of the old one; take another backfill id"):
+        run("run-2", backfill=backfill)
+    report = run("run-3", backfill=replace(backfill, backfill_id="new"))
+
+    assert report.records == 2
+    assert pipeline.doc_ids(second) == {"a0": 1, "a1": 1, "b0": 1, "b1": 1}
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import closing
 from zlib import crc32
 
+import psycopg
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -13,7 +15,7 @@ from pipestream.drain.lag import find_lag
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.model import DrainRequest
 from pipestream.drain.run import run_drain
-from pipestream.errors import OffsetsExpired, TopicReplaced
+from pipestream.errors import LeaseLost, OffsetsExpired, TasksFailed, TopicReplaced
 from pipestream.kafka.connection import client_config
 from pipestream.leases import DesiredState, open_lease_store
 from pipestream.ledger import EntryKind
@@ -165,6 +167,28 @@ def test_a_slot_that_fails_does_not_keep_the_others_waiting(pipeline, topic, sec
         pipeline.drain(topic, "run-2")
 
     assert pipeline.doc_ids(second) == {"a1": 1, "b1": 1, "b2": 1}
+
+
+def test_a_run_that_loses_a_lease_begins_no_other_slot(pipeline, topic, second, leases):
+    leases.set_desired(topic, DesiredState(replicas=2))
+    pipeline.send(topic, ["a1"], partition=0)
+    pipeline.send(topic, ["b1"], partition=1)
+    begun = []
+    is_lost = threading.Event()
+
+    def lose_the_lease(tasks):
+        begun.extend(each.partition for task in tasks for each in task.ranges)
+        with psycopg.connect(pipeline.settings.postgres_dsn.get_secret_value()) as connection:
+            connection.execute("DELETE FROM leases WHERE pipeline_id = %s", (topic,))
+        assert is_lost.wait(120)
+        raise TasksFailed("they were cancelled")
+
+    request = DrainRequest(pipeline.graph, topic, "run-1", 1_000)
+    settings = pipeline.settings.model_copy(update={"lease_ttl_s": 3.0})
+    with pytest.raises(LeaseLost):
+        run_drain(request, settings, lose_the_lease, leases=leases, on_lease_lost=lambda _: is_lost.set())
+
+    assert len(begun) == 1
 
 
 def test_a_partition_that_is_added_is_read_from_its_first_record_whatever_the_topic_started_at(
