@@ -37,8 +37,9 @@ def job_arguments(request: DrainRequest, graph_file: Path, outcome_file: Path) -
     :param graph_file: holds the request's graph.
     :param outcome_file: where the job says how it ended; see ``job_outcome.py``.
     """
+    # Ids are in one piece with their options, for they may begin with a dash.
     arguments = ["--graph", str(graph_file), "--outcome", str(outcome_file)]
-    arguments += ["--topic", request.topic, "--run-id", request.run_id, "--budget", str(request.budget)]
+    arguments += ["--topic", request.topic, f"--run-id={request.run_id}", "--budget", str(request.budget)]
     arguments += ["--accept-failures"] if request.accept_failures else []
     arguments += ["--start-at", request.start_at] if request.start_at else []
     return arguments + (_backfill_arguments(request.backfill) if request.backfill else [])
@@ -92,7 +93,7 @@ def _backfill_arguments(backfill: Backfill) -> list[str]:
     if backfill.offsets:
         arguments += ["--offsets", *(f"{p}:{start}-{end}" for p, (start, end) in backfill.offsets.items())]
     for doc_id in backfill.doc_ids:
-        arguments += ["--doc-id", doc_id]
+        arguments += [f"--doc-id={doc_id}"]
     return arguments
 
 

@@ -30,7 +30,7 @@ def graph_file(tmp_path) -> Path:
         DrainRequest(GRAPH, "t", "run-1", 7),
         DrainRequest(GRAPH, "t", "run-1", 7, accept_failures=True, start_at="latest"),
         DrainRequest(GRAPH, "t", "run-1", 7, Backfill("b", since=SINCE, until=UNTIL, doc_ids=("x", "y"))),
-        DrainRequest(GRAPH, "t", "run-1", 7, Backfill("b", since=SINCE)),
+        DrainRequest(GRAPH, "t", "--run 1", 7, Backfill("b", since=SINCE, doc_ids=("-x", "--topic", "a b"))),
         DrainRequest(GRAPH, "t", "run-1", 7, Backfill("b", offsets={0: (1, 5), 1: (0, 3)})),
     ],
 )
