@@ -6,7 +6,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
 
+from pipestream.errors import TerminalError
 from pipestream.ledger import Ledger
 from pipestream.ledger.upkeep import tidy
 from pipestream.settings import load_settings
@@ -24,7 +26,10 @@ class UpkeepOperator(BaseOperator):
     ui_color = "#fef3c7"
 
     def execute(self, context: Context) -> list[dict[str, Any]]:  # noqa: ARG002
-        ledger = Ledger(load_settings())
+        try:
+            ledger = Ledger(load_settings())
+        except TerminalError as error:
+            raise AirflowFailException(str(error)) from error
         done = [asdict(tidy(name, table)) for name, table in ledger.delta_tables().items()]
         if not done:
             self.log.info("there is no ledger yet at %s", ledger.root)

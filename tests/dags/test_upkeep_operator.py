@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 
 from pipestream.ledger import Ledger
 from pipestream.settings import load_settings
@@ -26,6 +27,14 @@ def test_the_ledgers_small_files_are_joined_and_no_head_moves(ledger):
     assert (done["table"], done["files_joined"], done["files_made"]) == ("entries", 5, 1)
     assert ledger.heads("sample", TOPIC, [0]) == {0: 5}
     assert len(ledger.entries(lane="sample")) == 5
+
+
+def test_settings_that_cannot_be_used_are_not_tried_again(ledger, monkeypatch):
+    monkeypatch.setenv("PIPESTREAM_LEDGER_URI", "ftp://elsewhere/ledger")
+    (task,) = build_upkeep_dag().tasks
+
+    with pytest.raises(AirflowFailException, match="ledger_uri"):
+        task.execute({})
 
 
 def test_where_there_is_no_ledger_there_is_nothing_to_do(ledger, tmp_path):
