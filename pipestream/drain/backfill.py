@@ -97,13 +97,11 @@ class Estimate:
 
 def estimate_backfill(backfill: Backfill, settings: Settings, lane: str, topic: str) -> Estimate:
     """Say what a backfill would cover and how long it may take, without doing anything."""
-    broker = Broker(settings)
-    watermarks = broker.watermarks(topic, broker.identify(topic).partitions)
-    ranges = tuple(backfill.ranges(broker, topic, watermarks))
+    ranges = _find_ranges(backfill, settings, topic)
     offsets = sum(map(len, ranges))
     entries = [entry for entry in Ledger(settings).entries(lane=lane, topic=topic) if entry.seconds > 0]
     drained, seconds = sum(len(entry.range) for entry in entries), sum(entry.seconds for entry in entries)
-    return Estimate(ranges, offsets, offsets * seconds / drained if drained else None)
+    return Estimate(tuple(ranges), offsets, offsets * seconds / drained if drained else None)
 
 
 def hash_of_then(backfill: Backfill, settings: Settings, lane: str, topic: str) -> str:
@@ -111,7 +109,7 @@ def hash_of_then(backfill: Backfill, settings: Settings, lane: str, topic: str) 
 
     :raises BackfillInvalid: no run did, or several versions did; the message says which for which offsets.
     """
-    ranges = estimate_backfill(backfill, settings, lane, topic).ranges
+    ranges = _find_ranges(backfill, settings, topic)
     found: dict[str, list[str]] = {}
     for entry in Ledger(settings).entries(lane=lane, topic=topic):
         if entry.kind in (EntryKind.DRAINED, EntryKind.RECOVERED) and any(_overlap(entry.range, r) for r in ranges):
@@ -122,6 +120,11 @@ def hash_of_then(backfill: Backfill, settings: Settings, lane: str, topic: str) 
         places = "; ".join(f"{digest[:12]}: {', '.join(each)}" for digest, each in sorted(found.items()))
         raise BackfillInvalid(f"these offsets were drained with several versions, so backfill each apart: {places}")
     return next(iter(found))
+
+
+def _find_ranges(backfill: Backfill, settings: Settings, topic: str) -> list[OffsetRange]:
+    broker = Broker(settings)
+    return backfill.ranges(broker, topic, broker.watermarks(topic, broker.identify(topic).partitions))
 
 
 def _overlap(one: OffsetRange, other: OffsetRange) -> bool:
