@@ -14,7 +14,7 @@ from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType  # ty
 from pipestream.errors import BrokerUnavailable
 from pipestream.kafka.clients import admin_client, idempotent_producer, offsets_consumer, start_producer
 from pipestream.kafka.errors import ask_patiently, explain, explain_errors
-from pipestream.kafka.ranges import Watermarks
+from pipestream.kafka.ranges import Partition, Watermarks
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -194,9 +194,7 @@ class Broker:
             return ask_patiently(ask, self._timeout_s)
 
 
-def ask_committed(
-    consumer: Consumer, wanted: Sequence[TopicPartition], timeout_s: float
-) -> dict[tuple[str, int], Committed]:
+def ask_committed(consumer: Consumer, wanted: Sequence[TopicPartition], timeout_s: float) -> dict[Partition, Committed]:
     """Return the committed offsets of a consumer's group, by topic and partition; one never committed is absent.
 
     :raises KafkaException: it is not known for one of them. That must not look like "never committed".

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+Partition = tuple[str, int]
+"""A topic and a partition's number."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator
 from types import TracebackType
@@ -10,15 +9,12 @@ from typing import Any, Self
 
 from confluent_kafka import Message, TopicPartition
 
-from pipestream.errors import BrokerUnavailable, OffsetsExpired
+from pipestream.errors import BrokerUnavailable
 from pipestream.kafka.clients import range_consumer
-from pipestream.kafka.errors import explain_while, is_end_of_partition, is_expired, is_passing
-from pipestream.kafka.messages import fetch, to_record
+from pipestream.kafka.messages import fetch, place_of, to_record
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.kafka.records import InputRecord
 from pipestream.settings import Settings
-
-log = logging.getLogger(__name__)
 
 _POLL_S = 0.5
 
@@ -57,35 +53,28 @@ class RangeReader:
         while True:
             asked_at = time.monotonic()
             messages = fetch(self._consumer, size - len(chunk), _POLL_S)
+            heard = [message for message in messages if self._is_heard(message)]
             # Only waiting counts, not the time the caller takes over a chunk; and an error is no sign of life.
-            heard = any((error := message.error()) is None or is_end_of_partition(error) for message in messages)
             silent_s = 0.0 if heard else silent_s + time.monotonic() - asked_at
             if silent_s > self._settings.kafka_timeout_s:
                 raise BrokerUnavailable(f"{self._range}: nothing heard for {self._settings.kafka_timeout_s:g} s")
-            is_at_end = False
-            for message in messages:
-                is_at_end = is_at_end or self._is_behind_end(message)
-                if not is_at_end and message.error() is None:
-                    chunk.append(to_record(message))
-            if is_at_end or self._position() >= self._range.end:
+            inside = [message for message in heard if not self._is_behind_end(message)]
+            chunk += [to_record(message) for message in inside if message.error() is None]
+            if len(inside) < len(heard) or self._position() >= self._range.end:
                 yield chunk, self._range.end
                 return
             if len(chunk) >= size:
                 yield chunk, chunk[-1].offset + 1
                 chunk = []
 
+    def _is_heard(self, message: Message) -> bool:
+        """Tell whether a message is a record or the event that the partition is read up, not a passing error."""
+        starts = {(self._range.topic, self._range.partition): self._range.start}
+        return place_of(message, self._consumer, self._settings, starts) is not None
+
     def _is_behind_end(self, message: Message) -> bool:
-        """Tell whether a record, or the event that the partition is read up, lies behind the range."""
-        error = message.error()
         offset = message.offset()
-        if error is None or is_end_of_partition(error):
-            return offset is not None and offset >= self._range.end
-        if is_expired(error):
-            raise OffsetsExpired(self._range.topic, self._range.partition, self._range.start, self._range.end)
-        if is_passing(error):
-            log.warning("%s: %s; the client reconnects by itself", self._range, error)
-            return False
-        raise explain_while(f"reading {self._range}", error)
+        return offset is not None and offset >= self._range.end
 
     def _position(self) -> int:
         return int(self._consumer.position([self._partition()])[0].offset)

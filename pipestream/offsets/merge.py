@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from pipestream.errors import OffsetsExpired
-from pipestream.kafka.errors import explain_errors, explain_while, is_end_of_partition, is_expired, is_passing
-from pipestream.kafka.messages import fetch, to_record
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.errors import explain_errors
+from pipestream.kafka.messages import fetch, place_of, to_record
+from pipestream.kafka.ranges import OffsetRange, Partition
 from pipestream.kafka.records import InputRecord
-from pipestream.offsets.release import Partition, ReleaseBuffer
+from pipestream.offsets.release import ReleaseBuffer
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -120,31 +119,3 @@ def assign(consumer: Consumer, settings: Settings, positions: Mapping[Partition,
         # A pause outlives its assignment. Resumed first, because to resume goes back to what was last consumed.
         consumer.resume(consumer.assignment())
         consumer.assign([TopicPartition(*partition, offset) for partition, offset in positions.items()])
-
-
-def place_of(
-    message: Message, consumer: Consumer, settings: Settings, positions: Mapping[Partition, int]
-) -> Partition | None:
-    """Return the partition of a record or of the event that a partition is read up; nothing for a passing error.
-
-    :raises OffsetsExpired: retention deleted records before they were read.
-    :raises BrokerUnavailable, BrokerRefused: the broker cannot be read, for now or at all.
-    """
-    error = message.error()
-    topic, number = message.topic(), message.partition()
-    if error is None or is_end_of_partition(error):
-        assert topic is not None
-        assert number is not None
-        return topic, number
-    if is_expired(error) and topic is not None and number is not None:
-        with explain_errors(settings, topic):
-            low, _ = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=settings.kafka_timeout_s)
-        raise OffsetsExpired(topic, number, positions[topic, number], low)
-    if is_passing(error):
-        log.warning("%s; the client reconnects by itself", error)
-        return None
-    raise explain_while(f"reading {_names(positions)}", error)
-
-
-def _names(partitions: Iterable[Partition]) -> str:
-    return ", ".join(f"{topic}[{number}]" for topic, number in sorted(partitions))

@@ -22,11 +22,11 @@ import pyarrow as pa
 from pipestream.graph.start import StartAt, StartKind
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import range_consumer
-from pipestream.kafka.messages import fetch, to_record
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.messages import fetch, place_of, to_record
+from pipestream.kafka.ranges import OffsetRange, Partition
 from pipestream.kafka.records import InputRecord
-from pipestream.offsets.merge import RangeMerge, assign, place_of
-from pipestream.offsets.release import Partition, sort_arrivals
+from pipestream.offsets.merge import RangeMerge, assign
+from pipestream.offsets.release import sort_arrivals
 from pipestream.offsets.start import EPOCH, start_offsets, utc_now
 from pipestream.settings import Settings
 

@@ -12,10 +12,9 @@ from pipestream.errors import BrokerUnavailable
 from pipestream.kafka.broker import Committed, ask_committed
 from pipestream.kafka.clients import range_consumer
 from pipestream.kafka.errors import explain_errors
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.ranges import OffsetRange, Partition
 from pipestream.kafka.records import InputRecord
 from pipestream.offsets.merge import RangeMerge
-from pipestream.offsets.release import Partition
 from pipestream.settings import Settings
 
 _POLL_S = 0.5

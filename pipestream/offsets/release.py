@@ -16,14 +16,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from pipestream.kafka.ranges import Partition
 from pipestream.kafka.records import InputRecord
 
 HELD_BATCHES = 5
 # Below every time a record can have; Kafka's "no time" is -1.
 _UNHEARD_MS = -(1 << 63)
-
-Partition = tuple[str, int]
-"""A topic and a partition's number."""
 
 Record = TypeVar("Record")
 
