@@ -71,8 +71,8 @@ class PipestreamError(Exception):
         return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
-def printable(error: BaseException) -> str:
-    """Return an error's message as text that can be sent anywhere.
+def printable(error: BaseException | str) -> str:
+    """Return an error's message, or any text, as text that can be sent anywhere.
 
     A message may hold half a character, as the names of files do that are no UTF-8, and no wire format takes that.
     """

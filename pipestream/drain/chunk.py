@@ -231,6 +231,7 @@ class ChunkProcessor:
                 graph_id=self.graph.graph_id,
                 graph_hash=self.graph_hash,
                 now=self.services.now(),
+                module=self.graph.node_by_id[node_id].module,
                 value=value,
             )
         )

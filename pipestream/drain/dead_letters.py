@@ -8,6 +8,7 @@ read its dead letters read ours.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from traceback import format_exception
 
 from pipestream.errors import PipestreamError, printable
 from pipestream.kafka.records import Headers, InputRecord, OutputRecord, header
@@ -18,8 +19,9 @@ FIRST_FAILED_AT = OWN + "first-failed-at"
 REPLAYS = OWN + "replays"
 FOR_GRAPH = OWN + "for-graph"
 """On a replayed record: the graph it failed in. Others that drain the same intake have had it already."""
-# A stack of Java-sized messages would push a record over the broker's limit.
+# A message or a trace of any length would push a record over the broker's limit. Of a trace, the end tells most.
 _MESSAGE_LIMIT = 2_000
+_TRACE_LIMIT = 4_000
 
 
 def dead_letter(
@@ -33,21 +35,26 @@ def dead_letter(
     graph_id: str,
     graph_hash: str,
     now: float,
+    module: str = "",
     value: bytes | None = None,
 ) -> OutputRecord:
     """Return the dead letter of a record.
 
-    :param value: what to keep instead of the record's own bytes, where the failure happened behind a fused edge
-        and a replay must start there.
+    :param value: what to keep instead of the record's own bytes: where the failure happened behind a fused edge and a
+        replay must start there, or where a reference takes the document's place.
     """
     failed_at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
     reasons = {
         CONNECT + "topic": record.topic,
         CONNECT + "partition": str(record.partition),
         CONNECT + "offset": str(record.offset),
+        CONNECT + "connector.name": graph_id,
+        CONNECT + "task.id": str(record.partition),
         CONNECT + "stage": node_id,
+        CONNECT + "class.name": module,
         CONNECT + "exception.class.name": type(error).__name__,
         CONNECT + "exception.message": printable(error)[:_MESSAGE_LIMIT],
+        CONNECT + "exception.stacktrace": printable("".join(format_exception(error)))[-_TRACE_LIMIT:],
         OWN + "attempts": str(attempts),
         OWN + "run": run_id,
         OWN + "graph": graph_id,

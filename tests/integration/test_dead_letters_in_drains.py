@@ -190,7 +190,7 @@ def test_the_headers_a_record_came_with_stay_in_front_of_the_reasons(letters, in
     stream.document.doc_id = stream.document.search_metadata.title = "bad"
     sent = [("trace", b"\xff\x00"), ("tenant", b"acme"), ("trace", b"again"), ("empty", b""), ("none", None)]
     producer = Producer(client_config(letters.settings))
-    producer.produce(letters.intake, stream.SerializeToString(), key=b"bad", headers=sent)
+    producer.produce(letters.intake, stream.SerializeToString(), key=b"bad", headers=sent, partition=1)
     assert producer.flush(120) == 0
 
     letters.drain(letters.intake)
@@ -198,9 +198,22 @@ def test_the_headers_a_record_came_with_stay_in_front_of_the_reasons(letters, in
     (dead,) = letters.pipeline.read(intake_dead)
     assert (dead.record.key, dead.record.value) == (b"bad", stream.SerializeToString())
     assert dead.record.headers[: len(sent)] == tuple(sent)
-    ours = [name for name, _ in dead.record.headers[len(sent) :]]
-    assert len(ours) == len(set(ours))
-    assert all(name.startswith((CONNECT, OWN)) for name in ours)
+    ours = dead.record.headers[len(sent) :]
+    assert len(ours) == len(dict(ours))
+    assert all(name.startswith((CONNECT, OWN)) for name, _ in ours)
+    connects = {name.removeprefix(CONNECT): value.decode() for name, value in ours if name.startswith(CONNECT)}
+    assert "in fail_on_bad\n" in connects.pop("exception.stacktrace")
+    assert connects == {
+        "topic": letters.intake,
+        "partition": "1",
+        "offset": "0",
+        "connector.name": letters.pipeline.graph.graph_id,
+        "task.id": "1",
+        "stage": "first",
+        "class.name": FAILING,
+        "exception.class.name": "ModuleFailed",
+        "exception.message": "bad is bad",
+    }
 
 
 def test_a_letter_names_the_version_of_the_graph_it_failed_with(letters):

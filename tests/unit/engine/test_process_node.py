@@ -365,7 +365,8 @@ def test_a_message_with_half_a_character_costs_one_document_and_not_the_task(ser
     letter = dead_letter(
         record, emission.error, topic="dlq", node_id="a", attempts=1, run_id="r", graph_id="g", graph_hash="h", now=0.0
     )
-    assert "caf?" in header(letter.headers, "__connect.errors.exception.message")
+    for name in ("message", "stacktrace"):
+        assert "caf?" in header(letter.headers, f"__connect.errors.exception.{name}")
 
 
 def test_pauses_grow_up_to_their_limit_and_jitter_only_shortens_them():
