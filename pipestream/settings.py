@@ -97,7 +97,7 @@ class Settings(BaseSettings):
 
     cel_engine: Literal["cel-expr", "celpy"] = Field("cel-expr", description="Which engine evaluates conditions.")
 
-    drain_budget: int = Field(100_000, ge=1, description="Most offsets one run drains from a topic.")
+    drain_budget: int = Field(100_000, ge=1, description="Most offsets one run drains from a slot of a topic.")
     chunk_records: int = Field(2_000, ge=1, le=100_000, description="Records per Kafka transaction.")
     max_attempts: int = Field(
         3, ge=1, le=100, description="Tries of a document that fails transiently, or that a process dies at."

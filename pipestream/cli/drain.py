@@ -32,7 +32,8 @@ def _check_start(text: str) -> str:
 BudgetOption = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Most offsets this run drains; run again to go on. The setting drain_budget unless given."
+        min=1,
+        help="Most offsets this run drains of each slot; run again to go on. The setting drain_budget unless given.",
     ),
 ]
 AcceptOption = Annotated[bool, typer.Option("--accept-failures", help="Write dead letters even if most records fail.")]

@@ -51,7 +51,9 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--graph", type=Path, required=True, help="the graph's YAML file")
     parser.add_argument("--topic", required=True, help="the topic to drain")
     parser.add_argument("--run-id", required=True, help="names the run; a retry under the same id takes up its plan")
-    parser.add_argument("--budget", type=int, help="most offsets this run drains (default: the setting drain_budget)")
+    parser.add_argument(
+        "--budget", type=int, help="most offsets this run drains of a slot (default: the setting drain_budget)"
+    )
     parser.add_argument("--accept-failures", action="store_true", help="write dead letters even if most records fail")
     parser.add_argument(
         "--start-at",

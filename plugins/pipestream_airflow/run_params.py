@@ -119,7 +119,7 @@ def form(topics: Sequence[str], budget: int) -> dict[str, Param]:
             title="Budget",
             type="integer",
             minimum=1,
-            description_md="Most offsets this run drains from each topic; a time range is drained whole.",
+            description_md="Most offsets this run drains from each slot of each topic; a time range is drained whole.",
         ),
         "since": Param(
             None,

@@ -165,7 +165,7 @@ def test_settings_are_listed_with_variable_and_meaning(run, monkeypatch):
         "type": "whole number",
         "default": 100_000,
         "value": 77,
-        "description": "Most offsets one run drains from a topic.",
+        "description": "Most offsets one run drains from a slot of a topic.",
     }
     assert rows["leases"]["type"] == "consul | sql | none"
     assert rows["s3_endpoint"]["value"] is None
