@@ -129,7 +129,7 @@ def test_a_server_of_a_stack_that_was_up_once_points_to_its_status(run, monkeypa
 
 @pytest.mark.parametrize(("transient", "code"), [(True, 1), (False, 2)])
 def test_a_failed_range_ends_as_its_cause_deserves(run, monkeypatch, transient, code):
-    failing(monkeypatch, RangeFailed(RangeOutcome("t", 0, 0, 5, None, 0.1, "broke", "E", transient)))
+    failing(monkeypatch, RangeFailed(RangeOutcome("t", 0, 0, 5, None, 0.1, "broke", transient)))
 
     assert run("settings").code == code
 
