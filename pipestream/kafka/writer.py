@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -25,6 +26,11 @@ log = logging.getLogger(__name__)
 
 # A call that is this much later than its own timeout will not come back.
 _GRACE_S = 5.0
+# What a batch of one record takes besides the record, and a record besides its parts, in Kafka's format, at most; and
+# how much larger a batch can get by compressing what cannot be compressed.
+_BATCH_BYTES = 128
+_HEADER_BYTES = 16
+_COMPRESSED = 1.01
 # Deliveries are waited for in such slices, to hear in between that one was refused.
 _DELIVERY_POLL_S = 0.1
 
@@ -36,6 +42,11 @@ class Progress:
     partition: int
     offset: int
     note: str = ""
+
+
+def _size_in_batch(output: OutputRecord) -> int:
+    """Return how many bytes a record adds to a batch at most."""
+    return int(output.size_bytes * _COMPRESSED) + _BATCH_BYTES + _HEADER_BYTES * len(output.headers)
 
 
 class _Refused(Exception):
@@ -81,30 +92,54 @@ class TransactionalWriter:
         try:
             self._transact(partial(self._send, outputs, offsets, group_metadata))
         except _Refused:
-            # Kafka judges whole batches, compressed: only sent by itself is a record known to be too large.
-            index = self._find_refused(outputs)
+            limits = self._ask_limits(outputs)
+            index = self._find_refused(outputs, limits)
             if index is not None:
                 output = outputs[index]
-                limit = Broker(self._settings).configs([output.topic])[output.topic].max_message_bytes
+                limit = limits[output.topic]
                 raise RecordTooLarge(self._topic, output.topic, output.size_bytes, limit, index) from None
-            self._transact(partial(self._send, outputs, offsets, group_metadata, apart=True))
+            try:
+                self._transact(partial(self._send, outputs, offsets, group_metadata, limits))
+            except _Refused:
+                raise BrokerUnavailable(f"writing the outputs of {self._topic}: a topic's limit has changed") from None
+
+    def _ask_limits(self, outputs: Iterable[OutputRecord]) -> dict[str, int]:
+        """Return the size of a batch that each topic takes at most."""
+        found = Broker(self._settings).configs({output.topic for output in outputs})
+        return {topic: config.max_message_bytes for topic, config in found.items()}
 
     def _send(
-        self, outputs: Sequence[OutputRecord], offsets: list[TopicPartition], group_metadata: Any, apart: bool = False
+        self,
+        outputs: Sequence[OutputRecord],
+        offsets: list[TopicPartition],
+        group_metadata: Any,
+        limits: Mapping[str, int] | None = None,
     ) -> None:
+        """Send outputs and offsets, and commit.
+
+        :param limits: wait for deliveries whenever more in one batch could be too much for a topic.
+        """
+        waiting: Counter[str] = Counter()
         for output in outputs:
-            self._produce(output)
-            if apart:
+            size = _size_in_batch(output)
+            if limits and waiting[output.topic] + size > limits[output.topic]:
                 self._deliver()
+                waiting.clear()
+            self._produce(output)
+            waiting[output.topic] += size
         self._call(self._producer.send_offsets_to_transaction, offsets, group_metadata)
         # Before the commit, which would wait for records that, behind a refused one in their partition, are never sent.
         self._deliver()
         faults.reach(faults.CHUNK_PRODUCED)
         self._commit_patiently(time.monotonic() + 2 * self._settings.kafka_timeout_s)
 
-    def _find_refused(self, outputs: Sequence[OutputRecord]) -> int | None:
-        """Return the place of an output that Kafka refuses even by itself, looking at the largest first."""
-        places = sorted(range(len(outputs)), key=lambda place: outputs[place].size_bytes, reverse=True)
+    def _find_refused(self, outputs: Sequence[OutputRecord], limits: Mapping[str, int]) -> int | None:
+        """Return the place of an output that Kafka refuses even by itself, looking at the largest first.
+
+        Kafka judges whole batches, compressed: of a record larger than its topic's limit, only sending it tells.
+        """
+        suspect = [place for place, each in enumerate(outputs) if _size_in_batch(each) > limits[each.topic]]
+        places = sorted(suspect, key=lambda place: outputs[place].size_bytes, reverse=True)
         sent: list[int] = []
 
         def send_each() -> None:

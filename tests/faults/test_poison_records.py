@@ -23,6 +23,7 @@ from pipestream.drain.marks import ROOT
 from pipestream.drain.model import RangeFailed
 from pipestream.kafka.connection import client_config
 from pipestream.kafka.records import header
+from pipestream.kafka.writer import TransactionalWriter
 from pipestream.local.state import write_settings
 from pipestream.testing.submit import submit_drain
 from pipestream.topics.admin import TopicAdmin
@@ -221,8 +222,10 @@ def test_where_the_error_end_refuses_a_document_too_it_becomes_a_dead_letter(mak
 
 
 def test_small_outputs_that_are_only_together_larger_than_their_topic_allows_arrive(
-    make_pipeline, topic, unique, check
+    make_pipeline, topic, unique, check, monkeypatch
 ):
+    deliver, deliveries = TransactionalWriter._deliver, []
+    monkeypatch.setattr(TransactionalWriter, "_deliver", lambda writer: (deliveries.append(1), deliver(writer)))
     pipeline = make_pipeline(chunk_records=200)
     allow(pipeline, f"pipestream.{unique}.second", 5_000)
     documents = [f"{os.urandom(40).hex()}-{number}" for number in range(200)]
@@ -231,6 +234,7 @@ def test_small_outputs_that_are_only_together_larger_than_their_topic_allows_arr
     report = pipeline.drain(topic, "run-1")
 
     assert report.dead_letters == 0
+    assert len(deliveries) < len(documents) / 2, "one by one, a large chunk would outlast its transaction"
     check("batch larger than its topic allows", pipeline, documents)
     arrived = pipeline.read(f"pipestream.{unique}.second")
     for partition in (0, 1):  # in the order they were sent
