@@ -188,7 +188,7 @@ def _drop_database(connection: psycopg.Connection, name: str) -> None:
 @pytest.fixture
 def config_file(settings: Settings, tmp_path: Path) -> Path:
     """``settings`` as a TOML file, for child processes: name it in PIPESTREAM_CONFIG."""
-    from pipestream.local.state import write_settings
+    from pipestream.testing.settings_file import write_settings
 
     file = tmp_path / "settings.toml"
     write_settings(file, settings)

@@ -6,10 +6,7 @@ import json
 import os
 import secrets
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from pydantic import SecretStr
 
 from pipestream.errors import StackError
 from pipestream.local.process import ProcessRecord
@@ -17,8 +14,7 @@ from pipestream.local.spec import Ports, Profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from pipestream.settings import Settings
+    from pathlib import Path
 
 _FORMAT = 1
 
@@ -118,16 +114,3 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(name)} = {_toml_value(each)}" for name, each in value.items()) + "}"
     return json.dumps(value)  # JSON's strings, numbers and booleans are TOML's too
-
-
-def write_settings(file: Path, settings: Settings) -> None:
-    """Write settings, secrets included, as the private TOML file that ``PIPESTREAM_CONFIG`` may name."""
-    write_private(file, toml_text({name: _plain(value) for name, value in settings if value is not None}))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, SecretStr):
-        return value.get_secret_value()
-    return str(value) if isinstance(value, Path) else value

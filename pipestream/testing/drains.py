@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 
 from pipestream import faults
-from pipestream.local.state import write_settings
 from pipestream.settings import CONFIG_VARIABLE
 from pipestream.testing.pipeline import Pipeline
+from pipestream.testing.settings_file import write_settings
 
 _POLL_S = 0.02
 

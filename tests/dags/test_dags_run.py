@@ -17,8 +17,8 @@ from pipestream.graph.order import drain_order
 from pipestream.graph.versions import GraphVersions
 from pipestream.leases import open_lease_store
 from pipestream.ledger import Ledger
-from pipestream.local.state import write_settings
 from pipestream.samples.generate import write_sample_documents
+from pipestream.testing.settings_file import write_settings
 from pipestream.topics.apply import apply_graph
 from pipestream_airflow.ingest_operator import IngestOperator
 

@@ -24,7 +24,7 @@ from pipestream.drain.model import RangeFailed
 from pipestream.kafka.connection import client_config
 from pipestream.kafka.records import header
 from pipestream.kafka.writer import TransactionalWriter
-from pipestream.local.state import write_settings
+from pipestream.testing.settings_file import write_settings
 from pipestream.testing.submit import submit_drain
 from pipestream.topics.admin import TopicAdmin
 from pipestream.wire import PipeDoc, PipeStream

@@ -14,8 +14,8 @@ import pytest
 
 from pipestream import faults
 from pipestream.dead_letters import Act, State
-from pipestream.local.state import write_settings
 from pipestream.testing.letters import Letters
+from pipestream.testing.settings_file import write_settings
 
 pytestmark = pytest.mark.stack
 

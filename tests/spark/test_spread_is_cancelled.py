@@ -13,9 +13,9 @@ from pyspark import SparkContext
 from pipestream.errors import TasksFailed
 from pipestream.graph.load import load_graph
 from pipestream.graph.proto import to_binary
-from pipestream.local.state import write_settings
 from pipestream.settings import CONFIG_VARIABLE, Settings
 from pipestream.testing.made import make_task
+from pipestream.testing.settings_file import write_settings
 from spark_jobs.spreading import SparkSpread
 
 pytestmark = pytest.mark.spark

@@ -5,6 +5,7 @@ from pydantic import ValidationError
 
 from pipestream.errors import SettingsInvalid
 from pipestream.settings import Settings, load_settings
+from pipestream.testing.settings_file import write_settings
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +27,18 @@ def test_the_environment_beats_the_file_and_the_file_beats_the_default(monkeypat
     settings = load_settings()
 
     assert (settings.s3_region, settings.chunk_records) == ("east", 60)
+
+
+def test_settings_that_are_written_are_read_back_secrets_included(tmp_path, monkeypatch):
+    options = {"security.protocol": "SASL_SSL", "sasl.password": 'quote " and \\'}
+    settings = Settings(kafka_options=options, consul_token="token", graphs_folder=tmp_path)
+    file = tmp_path / "settings.toml"
+
+    write_settings(file, settings)
+
+    monkeypatch.setenv("PIPESTREAM_CONFIG", str(file))
+    assert load_settings() == settings
+    assert file.stat().st_mode & 0o077 == 0
 
 
 def test_the_file_that_up_wrote_is_found_by_itself(tmp_path):

@@ -16,10 +16,8 @@ from pipestream.local.state import (
     read_state,
     toml_text,
     write_private,
-    write_settings,
     write_state,
 )
-from pipestream.settings import Settings, load_settings
 
 
 @pytest.fixture
@@ -100,18 +98,6 @@ def test_toml_text_reads_back_as_toml():
     }
 
     assert tomllib.loads(toml_text(values)) == values
-
-
-def test_settings_that_are_written_are_read_back_secrets_included(tmp_path, monkeypatch):
-    options = {"security.protocol": "SASL_SSL", "sasl.password": 'quote " and \\'}
-    settings = Settings(kafka_options=options, consul_token="token", graphs_folder=tmp_path)
-    file = tmp_path / "settings.toml"
-
-    write_settings(file, settings)
-
-    monkeypatch.setenv("PIPESTREAM_CONFIG", str(file))
-    assert load_settings() == settings
-    assert file.stat().st_mode & 0o077 == 0
 
 
 def test_the_state_file_holds_no_secret(tmp_path, state):
