@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MINIMUM = 17
+INSTALLED = Path("/usr/lib/jvm")
+"""Where Linux distributions put every Java of a machine."""
 
 _INSTALL = """Java 17 or newer is needed to run Kafka and Spark. Install it, or set JAVA_HOME:
   Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless
@@ -48,7 +50,7 @@ def _candidates() -> Iterator[Path]:
     on_path = shutil.which("java")
     if on_path and (home := Path(on_path).resolve().parent.parent).is_dir():
         yield home
-    for java in sorted(Path("/usr/lib/jvm").glob("*/bin/java")):
+    for java in sorted(INSTALLED.glob("*/bin/java")):
         yield java.parent.parent.resolve()
 
 

@@ -35,6 +35,8 @@ class Kafka(Server):
     stop_timeout_s = 30.0
 
     def fetch(self, report: Report) -> None:
+        # Where the jars are in the cache already, a missing Java would else be noticed when other servers run.
+        find_java_home()
         kafka_jars(report)
 
     @property
