@@ -40,15 +40,17 @@ test: check ## check, then all tests but the slow ones, on the full stack
 test-stack: $(READY_DEV) ## keep the servers of the tests up until Ctrl-C, for test runs in other shells
 	@$(BIN)/python scripts/test_stack.py
 
-check: $(READY_DEV) ## lint, format, types, import rules
+check: $(READY_DEV) ## lint (code and proto/), format, types, import rules
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check . || { echo "run make format"; exit 1; }
+	@$(BIN)/buf lint proto
+	@$(BIN)/buf format --exit-code proto > /dev/null || { echo "run make format"; exit 1; }
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
 	@echo "check: clean"
 
 format: $(READY_DEV) ## format the code, and mend what can be mended
-	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet . ; $(BIN)/buf format --write proto
 
 faults: $(READY_DEV) ## the long proof: kill, stop and cut everything, lose nothing
 	@FAULTS=long $(BIN)/python -m pytest tests/faults --timeout 3600 $(SIDE_BY_SIDE) $(ARGS)
