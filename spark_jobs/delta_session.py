@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from spark_jobs.session import session_builder
+
 
 def delta_session(app_name: str) -> SparkSession:
     """Return a session with Delta's SQL; its jar comes with ``--jars`` or ``--packages`` of spark-submit."""
     return (
-        SparkSession.builder.appName(app_name)
+        session_builder(app_name)
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
         # Days of the history are days of UTC, wherever the job runs.

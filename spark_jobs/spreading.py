@@ -17,6 +17,7 @@ from pipestream import faults
 from pipestream.drain.model import RangeOutcome, RangeTask
 from pipestream.errors import SettingsInvalid, TasksFailed
 from pipestream.settings import CONFIG_VARIABLE, config_file, load_settings
+from spark_jobs.session import session_builder
 
 
 class SparkSpread:
@@ -60,7 +61,7 @@ class SparkSpread:
             raise TasksFailed("they were cancelled")
 
     def _open_session(self) -> SparkSession:
-        builder = SparkSession.builder.appName(self._app_name)
+        builder = session_builder(self._app_name)
         for name, value in executor_environment().items():
             builder = builder.config(f"spark.executorEnv.{name}", value)
         return builder.getOrCreate()

@@ -35,19 +35,14 @@ def submit_drain(settings: Settings, request: DrainRequest) -> dict[str, Any]:
         graph_file, outcome_file = Path(folder) / "graph.yaml", Path(folder) / "outcome.json"
         graph_file.write_text(to_yaml(request.graph))
         arguments = job_arguments(request, graph_file, outcome_file)
-        code = _run([*_submit_command(settings, Path(folder)), find_drain_job(), *arguments])
+        spark_submit = str(spark_home() / "bin" / "spark-submit")
+        code = _run([spark_submit, "--master", settings.spark_master, find_drain_job(), *arguments])
         outcome = read_outcome(outcome_file)
     if outcome is None:
         raise TransientError(f"the Spark job ended with {code} without saying how; its log is above")
     if outcome.status == "failed":
         raise (TransientError if outcome.transient else TerminalError)(outcome.error)
     return outcome.fields
-
-
-def _submit_command(settings: Settings, scratch: Path) -> list[str]:
-    command = [str(spark_home() / "bin" / "spark-submit"), "--master", settings.spark_master]
-    # Or it makes a folder of that name wherever the command is typed.
-    return [*command, "--conf", f"spark.sql.warehouse.dir={scratch / 'spark-warehouse'}"]
 
 
 def _environment() -> dict[str, str]:

@@ -72,8 +72,6 @@ def run_dag(dag_id: str, environment: Mapping[str, str], log_file: Path, on_even
         process = subprocess.Popen(
             [str(program), "dags", "test", dag_id],
             env=dict(environment),
-            # Spark leaves a warehouse folder where it is started.
-            cwd=log_file.parent,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

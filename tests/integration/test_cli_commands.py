@@ -377,7 +377,12 @@ def test_a_letter_that_is_not_there_is_told(run, applied, unique):
 
 
 @pytest.mark.spark
-def test_a_topic_is_drained_over_spark(run, applied, documents, unique):
+def test_a_topic_is_drained_over_spark_and_no_folder_is_left_where_it_was_typed(
+    run, applied, documents, unique, tmp_path, monkeypatch
+):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
     run("ingest", "--graph", applied, "--datasource", unique, documents)
 
     ran = run("drain", "--spark", "--graph", applied, "--topic", f"intake.{unique}", "--run-id", "r1", "--json")
@@ -385,3 +390,4 @@ def test_a_topic_is_drained_over_spark(run, applied, documents, unique):
     assert ran.code == 0
     assert ran.json()["records"] == 4
     assert ran.json()["documents_out"] == {"first--second": 3, "happy-end": 1}
+    assert list(here.iterdir()) == []

@@ -44,6 +44,7 @@ def test_a_submitted_job_runs_on_the_workers_with_our_python_and_delta(stack, sp
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.ui.enabled": "false",
+        "spark.sql.warehouse.dir": tmp_path.as_uri(),
     }
     argv = [Path(sys.executable).with_name("spark-submit"), "--master", spark_cluster]
     argv += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]

@@ -275,12 +275,6 @@ def mounts_of(name: str) -> dict[str, str]:
 
 def test_spark_workers_write_where_the_user_of_the_image_may():
     assert IMAGE_ENVIRONMENT["SPARK_WORKER_DIR"] in OWNED
-    defaults = dict(
-        line.split()
-        for line in (REPOSITORY / "docker/spark/spark-defaults.conf").read_text().splitlines()
-        if line[:1] == "s"
-    )
-    assert defaults["spark.sql.warehouse.dir"] in OWNED
 
 
 @pytest.mark.parametrize("name", ["spark-worker-1", "spark-worker-2"])
