@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipestream.demo.run import _only_demo, run_demo
+from pipestream.demo.run import _clear, _only_demo, run_demo
 from pipestream.errors import StackError
+from pipestream.local import Stack, load_spec
 
 
 @pytest.fixture
@@ -40,3 +41,15 @@ def test_when_a_demo_has_ended_the_next_may_run(folder, how):
 
     with _only_demo(folder):
         pass
+
+
+def test_what_the_last_demo_left_is_removed_and_told(folder):
+    told: list[str] = []
+    stack = Stack(load_spec(folder=folder))
+    (folder / "ledger").mkdir(parents=True)
+
+    _clear(stack, told.append)
+    _clear(stack, told.append)
+
+    assert told == [f"removed the last demo's folder {folder}: this one starts from nothing"]
+    assert not folder.exists()
