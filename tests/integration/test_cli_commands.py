@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from pipestream.cli.main import main
+from pipestream.kafka.broker import Broker
+from pipestream.kafka.clients import admin_client
 from pipestream.leases import open_lease_store
+from pipestream.settings import Settings
 from pipestream.testing.pipeline import Pipeline
 
 pytestmark = pytest.mark.stack
@@ -66,6 +70,13 @@ def documents(tmp_path) -> Path:
     for name in ("a", "b", "bad-one", "fused-one"):
         (folder / f"{name}.txt").write_text(name)
     return folder
+
+
+def delete_before(settings: Settings, topic: str, partition: int, offset: int) -> None:
+    """Do what retention does."""
+    admin = admin_client(settings)
+    for future in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
+        future.result(120)
 
 
 def test_documents_go_from_a_folder_to_a_complete_ledger(run, applied, documents, unique):
@@ -255,6 +266,38 @@ def test_a_graph_has_a_history_that_can_be_gone_back_in(run, applied, unique):
     assert [(version["version"], version["active"]) for version in history] == [(2, False), (1, True)]
     assert run("graph", "diff", applied).out == "no difference\n"
     assert "partitions 3 → 2" in run("graph", "diff", f"{unique}@2", f"{unique}@1").out
+
+
+def without_datasource(graph_file: Path) -> None:
+    """Take the datasource out of a graph, so that its intake topic is needed no longer."""
+    head, _, rest = graph_file.read_text().partition("datasources:")
+    graph_file.write_text(f"{head}nodes:{rest.partition('nodes:')[2]}")
+
+
+@pytest.fixture
+def drained(run, applied, settings, unique) -> str:
+    """A topic whose two records are drained."""
+    topic = f"intake.{unique}"
+    Pipeline(settings, applied).send(topic, ["a", "b"])
+    assert run("drain", "--graph", applied, "--topic", topic, "--json").json()["records"] == 2
+    return topic
+
+
+def test_a_topic_whose_unread_records_retention_deleted_does_not_stand_in_the_way_and_goes(
+    run, applied, drained, settings, unique
+):
+    Pipeline(settings, applied).send(drained, ["c", "d", "e"])
+    without_datasource(applied)
+    unread = run("graph", "apply", applied, "--json").json()["unread"]
+    delete_before(settings, drained, 0, 4)
+    some_deleted = run("graph", "apply", applied, "--json")
+    delete_before(settings, drained, 0, 5)
+    all_deleted = run("graph", "apply", applied, "--json")
+
+    assert unread == [drained]
+    assert (some_deleted.code, some_deleted.json()["unread"]) == (0, [drained])
+    assert (all_deleted.code, all_deleted.json()["retired"]) == (0, [drained])
+    assert drained not in Broker(settings).existing()
 
 
 def test_an_unknown_version_is_told(run, applied, unique):
