@@ -164,10 +164,11 @@ def _other_graphs(graph: Graph, versions: GraphVersions) -> list[Graph]:
 
 
 def _holds_nothing_unread(topic: str, admin: TopicAdmin, is_drained: Callable[[str], bool] | None) -> bool:
-    if is_drained is not None and is_drained(topic):
-        return True
     partitions = admin.identify(topic).partitions
     marks = admin.watermarks(topic, partitions)
-    # What nobody has committed yet may still be.
     ends = admin.written_ends(topic, partitions)
-    return all(marks[partition].low == ends[partition] for partition in partitions)
+    # What nobody has committed yet may still be; a drain ends before it, and knows nothing of it.
+    if any(marks[partition].high < ends[partition] for partition in partitions):
+        return False
+    is_empty = all(marks[partition].low == ends[partition] for partition in partitions)
+    return is_empty or (is_drained is not None and is_drained(topic))

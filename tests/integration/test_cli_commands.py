@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition
 
 from pipestream.cli.main import main
 from pipestream.kafka.broker import Broker
-from pipestream.kafka.clients import admin_client
+from pipestream.kafka.clients import admin_client, start_producer
 from pipestream.leases import open_lease_store
 from pipestream.settings import Settings
 from pipestream.testing.pipeline import Pipeline
@@ -298,6 +298,21 @@ def test_a_topic_whose_unread_records_retention_deleted_does_not_stand_in_the_wa
     assert (some_deleted.code, some_deleted.json()["unread"]) == (0, [drained])
     assert (all_deleted.code, all_deleted.json()["retired"]) == (0, [drained])
     assert drained not in Broker(settings).existing()
+
+
+def test_a_topic_with_an_open_transaction_stays_though_all_that_is_committed_is_drained(
+    run, applied, drained, settings, unique
+):
+    producer = start_producer(settings, unique, drained)
+    producer.begin_transaction()
+    producer.produce(drained, b"not committed yet", partition=0)
+    assert producer.flush(120) == 0
+    without_datasource(applied)
+    ran = run("graph", "apply", applied, "--json")
+    producer.abort_transaction(120)
+
+    assert (ran.code, ran.json()["unread"]) == (0, [drained])
+    assert drained in Broker(settings).existing()
 
 
 def test_an_unknown_version_is_told(run, applied, unique):
