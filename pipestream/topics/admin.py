@@ -64,10 +64,7 @@ class TopicAdmin(Broker):
             futures = self._ask(self._admin.create_partitions, wanted, **self._timeouts())
             for name, future in futures.items():
                 self._ask(future.result, topic=name)
-            self._wait_until(
-                lambda: partitions.items() <= {name: self.existing().get(name) for name in partitions}.items(),
-                "the new partitions",
-            )
+            self._wait_until(lambda: _are_grown(self.existing(), partitions), "the new partitions")
 
     def set_retention_ms(self, retention_ms: Mapping[str, int]) -> None:
         """Change how long topics keep their records."""
@@ -137,6 +134,11 @@ class TopicAdmin(Broker):
     def _ask(self, ask: Callable[..., Any], *arguments: Any, topic: str = "", **options: Any) -> Any:
         with explain_errors(self._settings, topic):
             return ask(*arguments, **options)
+
+
+def _are_grown(existing: Mapping[str, int], partitions: Mapping[str, int]) -> bool:
+    """Tell whether topics have so many partitions, or more, where somebody else went further meanwhile."""
+    return all(existing.get(name, 0) >= count for name, count in partitions.items())
 
 
 def _config(spec: TopicSpec) -> dict[str, str]:

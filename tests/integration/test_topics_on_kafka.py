@@ -59,6 +59,27 @@ def test_partitions_grow_and_retention_changes(admin, unique):
     assert admin.configs([unique])[unique].retention_ms == 60_000
 
 
+class OvertakenAdmin(TopicAdmin):
+    """Before it looks whether its topic has grown, somebody else has given it more partitions."""
+
+    def __init__(self, settings, further):
+        super().__init__(settings)
+        self.further = further
+
+    def existing(self):
+        further, self.further = self.further, {}
+        TopicAdmin(self._settings).grow(further)
+        return super().existing()
+
+
+def test_a_topic_that_somebody_else_grows_further_has_grown(settings, admin, unique):
+    admin.create([spec(unique, 1)])
+
+    OvertakenAdmin(settings.model_copy(update={"kafka_timeout_s": 20}), {unique: 6}).grow({unique: 4})
+
+    assert len(admin.identify(unique).partitions) == 6
+
+
 def test_watermarks_say_what_a_topic_holds(admin, settings, unique):
     admin.create([spec(unique, 2)])
     producer = Producer({"bootstrap.servers": settings.kafka_bootstrap})
