@@ -54,18 +54,15 @@ def preview_graph(
     _refuse_invalid(graph, others)
     admin = admin or TopicAdmin(settings)
     existing = admin.existing()
-    previous = versions.active(graph.graph_id)
-    leftovers = versions.leftovers(graph.graph_id)
-    changes = plan_topics(graph, settings, existing=existing, previous=previous, leftovers=leftovers, others=others)
-    configs = admin.configs(spec.name for spec in changes.keep)
+    configs = admin.configs(spec.name for spec in required_topics(graph, settings) if spec.name in existing)
     return plan_topics(
         graph,
         settings,
         existing=existing,
         retention_ms={name: config.retention_ms for name, config in configs.items()},
         max_message_bytes={name: config.max_message_bytes for name, config in configs.items()},
-        previous=previous,
-        leftovers=leftovers,
+        previous=versions.active(graph.graph_id),
+        leftovers=versions.leftovers(graph.graph_id),
         others=others,
     )
 
