@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from pipestream.drain.audit import TopicAudit
     from pipestream.ledger import Entry, Ledger, Plan
+    from pipestream.settings import Settings
 
 LaneOption = Annotated[
     str | None, typer.Option(help="Only this lane: a graph's id, or GRAPH@BACKFILL for one of its backfills.")
@@ -52,7 +53,7 @@ def add_to(app: typer.Typer) -> None:
 
 def heads(topic: TopicOption = None, lane: LaneOption = None, json: JsonOption = False) -> None:
     """Show how far each partition of each topic is drained."""
-    ledger = _open_ledger()
+    ledger = _open_ledger(read_settings())
     known = ledger.partitions(lane=lane, topic=topic)
     rows = []
     for found_lane, found_topic in sorted({(key[0], key[1]) for key in known}):
@@ -75,7 +76,7 @@ def entries(
     json: JsonOption = False,
 ) -> None:
     """Show the ranges that are done, newest first: who did them and what became of their records."""
-    found = _open_ledger().entries(topic=topic, run_id=run, lane=lane)
+    found = _open_ledger(read_settings()).entries(topic=topic, run_id=run, lane=lane)
     newest = sorted(found, key=lambda e: (e.entered_at, e.range), reverse=True)[: limit or None]
     if json:
         emit_json([entry_values(entry) for entry in newest])
@@ -113,7 +114,7 @@ def plans(
     json: JsonOption = False,
 ) -> None:
     """Show what runs set out to drain, newest first. A plan without entries was given up, or is under way."""
-    found = _open_ledger().plans(topic=topic, run_id=run, lane=lane)
+    found = _open_ledger(read_settings()).plans(topic=topic, run_id=run, lane=lane)
     newest = sorted(found, key=lambda p: (p.planned_at, p.plan_id), reverse=True)[: limit or None]
     if json:
         emit_json([plan_values(plan) for plan in newest])
@@ -149,14 +150,16 @@ def check(graph: GraphsOption = None, topic: TopicOption = None, json: JsonOptio
     out of step with the topic.
     """
     from pipestream.drain.audit import audit_graph
+    from pipestream.kafka.broker import Broker
     from pipestream.ledger.check import FaultKind
 
     settings = read_settings()
-    note(f"ledger {settings.ledger_uri}")
+    ledger = _open_ledger(settings)
+    broker = Broker(settings)
     audits = [
         (each.graph_id, audit)
         for each in read_graphs(settings, graph)
-        for audit in audit_graph(settings, each, [topic] if topic else None)
+        for audit in audit_graph(broker, ledger, each, [topic] if topic else None)
     ]
     faults = [fault for _, audit in audits for fault in audit.faults]
     if json:
@@ -185,7 +188,7 @@ def upkeep(
     """Keep the ledger quick: join small files, delete old ones, write a checkpoint. Runs may go on meanwhile."""
     from pipestream.ledger.upkeep import tidy
 
-    ledger = _open_ledger()
+    ledger = _open_ledger(read_settings())
     done = [tidy(name, table, retention_hours) for name, table in ledger.delta_tables().items()]
     if json:
         emit_json(done)
@@ -200,11 +203,11 @@ def upkeep(
     )
 
 
-def _open_ledger() -> Ledger:
+def _open_ledger(settings: Settings) -> Ledger:
     """Return the ledger of the settings, and say which it is: an empty one may simply be the wrong one."""
     from pipestream.ledger import Ledger
 
-    ledger = Ledger(read_settings())
+    ledger = Ledger(settings)
     note(f"ledger {ledger.root}")
     return ledger
 

@@ -10,7 +10,10 @@ from pipestream.cli.options import GraphsOption, JsonOption, examples, read_grap
 from pipestream.cli.output import emit_json, note, show_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pipestream.graph.model import Graph
+    from pipestream.kafka.ranges import Watermarks
     from pipestream.settings import Settings
 
 
@@ -27,7 +30,7 @@ def topics(graph: GraphsOption = None, json: JsonOption = False) -> None:
     written while the topic was drained, from the ledger. Ends with 1 if a topic is missing.
     """
     settings = read_settings()
-    rows = [row for each in read_graphs(settings, graph) for row in topic_rows(settings, each)]
+    rows = topic_rows(read_graphs(settings, graph), settings)
     missing = [row["topic"] for row in rows if row["partitions"] is None]
     if json:
         emit_json(rows)
@@ -43,28 +46,38 @@ def topics(graph: GraphsOption = None, json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-def topic_rows(settings: Settings, graph: Graph) -> list[dict[str, Any]]:
-    """Return a graph's topics with the keys of ``--json``; ``partitions`` is None for one that is not there."""
+def topic_rows(graphs: list[Graph], settings: Settings) -> list[dict[str, Any]]:
+    """Return the topics of graphs with the keys of ``--json``; ``partitions`` is None for one that is not there."""
     from pipestream.drain.audit import audit_topic
     from pipestream.kafka.broker import Broker
+    from pipestream.ledger import Ledger
     from pipestream.topics.required import leased_topics, required_topics
 
-    existing = Broker(settings).existing()
-    drained = set(leased_topics(graph))
+    broker, ledger = Broker(settings), Ledger(settings)
+    existing = broker.existing()
     rows = []
-    for spec in required_topics(graph, settings):
-        row: dict[str, Any] = {"graph_id": graph.graph_id, "topic": spec.name, "purpose": spec.purpose.value}
-        row |= {"drained": spec.name in drained, "partitions": None, "lag": None, "dead_letters": None}
-        if spec.name in existing:
-            audit = audit_topic(settings, graph, spec.name)
-            row["partitions"] = [
-                {"partition": number, "low": marks.low, "high": marks.high, "head": audit.heads.get(number)}
-                for number, marks in sorted(audit.watermarks.items())
-            ]
+    for graph in graphs:
+        drained = set(leased_topics(graph))
+        for spec in required_topics(graph, settings):
+            row: dict[str, Any] = {"graph_id": graph.graph_id, "topic": spec.name, "purpose": spec.purpose.value}
+            row |= {"drained": spec.name in drained, "partitions": None, "lag": None, "dead_letters": None}
+            rows.append(row)
+            if spec.name not in existing:
+                continue
             if row["drained"]:
+                audit = audit_topic(broker, ledger, graph, spec.name)
+                row["partitions"] = _partitions(audit.watermarks, audit.heads)
                 row |= {"lag": audit.lag, "dead_letters": audit.dead_letters}
-        rows.append(row)
+            else:
+                row["partitions"] = _partitions(broker.watermarks(spec.name, range(existing[spec.name])), {})
     return rows
+
+
+def _partitions(watermarks: Mapping[int, Watermarks], heads: Mapping[int, int]) -> list[dict[str, Any]]:
+    return [
+        {"partition": number, "low": marks.low, "high": marks.high, "head": heads.get(number)}
+        for number, marks in sorted(watermarks.items())
+    ]
 
 
 def _lines(row: dict[str, Any]) -> list[list[Any]]:

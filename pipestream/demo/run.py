@@ -22,7 +22,9 @@ from pipestream.errors import StackError
 from pipestream.graph.load import load_graph
 from pipestream.graph.versions import GraphVersions
 from pipestream.ids import graph_dag_id
+from pipestream.kafka.broker import Broker
 from pipestream.leases import open_lease_store
+from pipestream.ledger import Ledger
 from pipestream.local import Stack, load_spec
 from pipestream.local.airflow import REPOSITORY
 from pipestream.samples.generate import SAMPLES, write_sample_documents
@@ -74,7 +76,7 @@ def run_demo(tell: Tell, *, documents: int = 240, keep: bool = False) -> DemoRes
             taken_in = _bring_in(graph, settings, documents, tell)
             _run_graph(graph, stack, tell)
             tell("counting what came out, in the ledger and in the topics")
-            audits = audit_graph(settings, graph)
+            audits = audit_graph(Broker(settings), Ledger(settings), graph)
             letters = list_dead_letters(settings, dead_letter_topics([graph], settings))
             dead_letters = tuple(summarize(letter) for letter in letters)
             happy_topic = node_topic(graph.cluster_id, graph.happy_end)

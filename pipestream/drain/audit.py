@@ -11,7 +11,6 @@ from pipestream.kafka.ranges import Watermarks
 from pipestream.ledger import Entry, Ledger
 from pipestream.ledger.check import Fault, find_faults
 from pipestream.offsets.plan import count_lag
-from pipestream.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +36,11 @@ class TopicAudit:
         return sum(entry.tally.dead_letters for entry in self.entries if entry.tally)
 
 
-def audit_topic(settings: Settings, graph: Graph, topic: str) -> TopicAudit:
+def audit_topic(broker: Broker, ledger: Ledger, graph: Graph, topic: str) -> TopicAudit:
     """Compare a topic's entries in the graph's everyday lane with what the broker holds.
 
     :raises TopicMissing: the topic is not there.
     """
-    broker, ledger = Broker(settings), Ledger(settings)
     partitions = broker.identify(topic).partitions
     # The ledger first: whatever is drained meanwhile then shows as waiting, never as a head past the end.
     heads = ledger.heads(graph.graph_id, topic, partitions)
@@ -53,7 +51,7 @@ def audit_topic(settings: Settings, graph: Graph, topic: str) -> TopicAudit:
     return TopicAudit(topic, node_id, watermarks, heads, tuple(entries), tuple(faults))
 
 
-def audit_graph(settings: Settings, graph: Graph, topics: list[str] | None = None) -> list[TopicAudit]:
+def audit_graph(broker: Broker, ledger: Ledger, graph: Graph, topics: list[str] | None = None) -> list[TopicAudit]:
     """Audit the topics a graph drains, in the order of the graph, or those of them that are named."""
     drained = [each.topic for each in drained_topics(graph)]
-    return [audit_topic(settings, graph, topic) for topic in drained if topics is None or topic in topics]
+    return [audit_topic(broker, ledger, graph, topic) for topic in drained if topics is None or topic in topics]

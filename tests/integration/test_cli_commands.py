@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from pipestream.cli.main import main
+from pipestream.drain.audit import audit_topic
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import admin_client, start_producer
 from pipestream.leases import open_lease_store
@@ -145,7 +146,26 @@ def test_topics_show_lag_and_dead_letters(run, applied, documents, unique):
     assert before[f"intake.{unique}"]["lag"] == 4
     assert after[f"intake.{unique}"]["lag"] == 0
     assert after[f"pipestream.{unique}.second"]["dead_letters"] == 1
+    assert [part["head"] for part in before[f"intake.{unique}"]["partitions"]] == [None, None]
+    assert sum(part["head"] for part in after[f"intake.{unique}"]["partitions"]) == 4
     assert f"dlq.{unique}.second" in run("topics", "--graph", applied).out
+
+
+def test_topics_that_are_not_drained_show_what_they_hold_without_asking_the_ledger(
+    run, applied, settings, unique, monkeypatch
+):
+    dead = f"dlq.{unique}.second"
+    Pipeline(settings, applied).send(dead, ["a", "b", "c"])
+    asked = []
+    monkeypatch.setattr(
+        "pipestream.drain.audit.audit_topic", lambda *args: asked.append(args[-1]) or audit_topic(*args)
+    )
+
+    rows = {row["topic"]: row for row in run("topics", "--graph", applied, "--json").json()}
+
+    assert rows[dead]["partitions"] == [{"partition": 0, "low": 0, "high": 3, "head": None}]
+    assert (rows[dead]["drained"], rows[dead]["lag"], rows[dead]["dead_letters"]) == (False, None, None)
+    assert sorted(asked) == [topic for topic, row in rows.items() if row["drained"]] != []
 
 
 def test_topics_that_are_missing_are_told(run, graph_file, unique):

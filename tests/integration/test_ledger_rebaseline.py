@@ -10,6 +10,7 @@ from pipestream.drain.audit import audit_topic
 from pipestream.drain.model import RangeFailed, consumer_group, ordered_transactional_id, transactional_id
 from pipestream.drain.rebaseline import rebaseline
 from pipestream.errors import LeaseUnavailable, LedgerBusy, OffsetsExpired, TerminalError, TopicReplaced
+from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import range_consumer, transactional_producer
 from pipestream.leases import DesiredState, open_lease_store
 from pipestream.ledger import EntryKind, Ledger
@@ -80,7 +81,7 @@ def test_a_topic_made_again_is_refused_until_the_ledger_is_rebaselined(pipeline,
 
     assert moved(moves) == {(0, 2, 0), (1, 0, 0)}
     assert report.records == 5
-    assert audit_topic(pipeline.settings, pipeline.graph, topic).faults == ()
+    assert audit_topic(Broker(pipeline.settings), pipeline.ledger, pipeline.graph, topic).faults == ()
 
 
 def test_a_topic_made_again_needs_a_new_head_for_every_partition(pipeline, topic, move, make_again):
@@ -128,7 +129,7 @@ def test_records_that_retention_deleted_are_given_up_only_by_hand(pipeline, topi
     report = pipeline.drain(topic, "run-3")
 
     assert report.records == 1
-    assert audit_topic(pipeline.settings, pipeline.graph, topic).faults == ()
+    assert audit_topic(Broker(pipeline.settings), pipeline.ledger, pipeline.graph, topic).faults == ()
 
 
 def test_a_head_moved_back_drains_the_records_again(pipeline, unique, topic, move):
