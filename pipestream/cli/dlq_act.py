@@ -50,6 +50,7 @@ def add_to(group: typer.Typer) -> None:
 def replay(
     scope: Scope,
     limit: LimitOption = None,
+    # A test compares it with the default of the action itself, whose import takes too long for a help text.
     max_replays: Annotated[
         int,
         typer.Option(min=0, help="Quarantine letters that were replayed so often, instead of replaying them again."),

@@ -3,14 +3,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 
 import pytest
 import typer
 
 from pipestream import __version__
-from pipestream.cli import options
+from pipestream.cli import dlq_act, ledger, options
 from pipestream.cli.main import app
+from pipestream.dead_letters.decisions import DEFAULT_MAX_REPLAYS
 from pipestream.drain.model import RangeFailed, RangeOutcome
 from pipestream.errors import (
     BrokerUnavailable,
@@ -21,6 +23,7 @@ from pipestream.errors import (
     Problem,
     StoreUnavailable,
 )
+from pipestream.ledger.upkeep import SHORTEST_RETENTION_HOURS
 
 HEAVY = ("airflow", "boto3", "cel_expr_python", "celpy", "confluent_kafka", "deltalake", "google", "grpc", "psycopg")
 HEAVY += ("pyarrow", "pydantic", "pyspark")
@@ -65,6 +68,11 @@ def test_all_the_commands_are_there():
         "airflow", "assignments", "backfill", "demo", "dlq", "down", "drain", "fetch", "graph", "ingest", "leases",
         "ledger", "samples", "settings", "status", "topics", "up",
     }  # fmt: skip
+
+
+def test_defaults_that_help_texts_show_are_those_of_the_work():
+    assert signature(dlq_act.replay).parameters["max_replays"].default == DEFAULT_MAX_REPLAYS
+    assert signature(ledger.upkeep).parameters["retention_hours"].default == SHORTEST_RETENTION_HOURS
 
 
 def test_the_version_is_printed(run):
