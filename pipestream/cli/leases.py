@@ -77,7 +77,7 @@ def list_leases(
                     row["slot"],
                     row["holder"] or "free",
                     row["until"],
-                    row["token"],
+                    str(row["token"]),  # whole, as in the ledger and in logs, where it is looked for
                 ]
                 for row in rows
             ],

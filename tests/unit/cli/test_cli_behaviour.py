@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from inspect import signature
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from pipestream.errors import (
     Problem,
     StoreUnavailable,
 )
+from pipestream.leases import Assignment
+from pipestream.leases.none import NoLeaseStore
 from pipestream.ledger.upkeep import SHORTEST_RETENTION_HOURS
 
 HEAVY = ("airflow", "boto3", "cel_expr_python", "celpy", "confluent_kafka", "deltalake", "google", "grpc", "psycopg")
@@ -216,6 +219,24 @@ def test_stopping_nothing_is_no_error(run):
 
     assert ran.code == 0
     assert json.loads(ran.out) == {"stopped": []}
+
+
+class HeldStore(NoLeaseStore):
+    """A store with one topic, which somebody holds."""
+
+    def assignments(self, topic=None):
+        until = datetime(2026, 3, 1, 8, 30, tzinfo=UTC)
+        return [Assignment("intake.a", 0, "run-1@host:1", 1_234_567, until)]
+
+
+@pytest.mark.parametrize("command", ["leases", "assignments"])
+def test_a_table_of_leases_shows_slot_holder_time_and_the_token_as_it_is_written_elsewhere(run, monkeypatch, command):
+    monkeypatch.setattr("pipestream.leases.open_lease_store", lambda _: HeldStore())
+
+    *_, names, _, row = run(command).out.rstrip().splitlines()
+
+    assert names.split() == ["topic", "wanted", "slot", "holder", "until", "(UTC)", "token"]
+    assert row.split() == ["intake.a", "started", "x", "1", "0", "run-1@host:1", "2026-03-01", "08:30:00", "1234567"]
 
 
 @pytest.fixture
