@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from confluent_kafka import TopicPartition
 
 from pipestream.cli.main import main
 from pipestream.drain.audit import audit_topic
+from pipestream.graph.versions import GraphVersions
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import admin_client, start_producer
 from pipestream.leases import open_lease_store
@@ -56,6 +58,44 @@ def graph_file(unique, tmp_path) -> Path:
     file = tmp_path / "graph.yaml"
     file.write_text(GRAPH.read_text().replace("UNIQUE", unique))
     return file
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "told"),
+    [
+        pytest.param("to: fused\n", "to: fuzed  # here\n", "there is no node fuzed", id="an unknown node"),
+        pytest.param(
+            "edges:\n",
+            "  - id: first  # here\n    module: python:pipestream.testing.steps:pass_on\nedges:\n",
+            "first",
+            id="a duplicate id",
+        ),
+        pytest.param(
+            'when: doc.search_metadata.title.startsWith("fused")\n',
+            'when: doc.search_metadata.titel == "fused"  # here\n',
+            "titel",
+            id="a bad condition",
+        ),
+    ],
+)
+def test_a_bad_graph_file_is_refused_with_the_place_and_changes_nothing(
+    run, graph_file, settings, unique, right, wrong, told
+):
+    text = graph_file.read_text()
+    assert right in text
+    text = text.replace(right, wrong)
+    graph_file.write_text(text)
+    line = text.partition("# here")[0].count("\n") + 1
+
+    ran = run("graph", "apply", graph_file)
+
+    assert ran.code == 2
+    (problem,) = [problem for problem in ran.err.splitlines() if f"{graph_file}:{line}: " in problem]
+    assert told in problem
+    assert [topic for topic in Broker(settings).existing() if unique in topic] == []
+    with closing(GraphVersions(settings)) as versions, closing(open_lease_store(settings)) as leases:
+        assert versions.graph_ids() == []
+        assert leases.topics() == []
 
 
 @pytest.fixture
