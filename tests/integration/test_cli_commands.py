@@ -402,6 +402,29 @@ def test_a_backfill_goes_beside_the_live_run_and_once(run, applied, documents, u
     assert lanes == {unique, f"{unique}@again"}
 
 
+@pytest.mark.parametrize(
+    ("options", "drained_again"),
+    [
+        pytest.param(["--offsets", "0:1-3", "--offsets", "1:1-2"], ["b", "c", "f"], id="offsets"),
+        pytest.param(["--offsets", "0:0-3"], ["a", "b", "c"], id="offsets of one partition"),
+        pytest.param(["--since", "PT6H", "--doc-id", "b", "--doc-id", "e"], ["b", "e"], id="documents"),
+        pytest.param(["--offsets", "0:1-4", "--doc-id", "a", "--doc-id", "b"], ["b"], id="documents among offsets"),
+    ],
+)
+def test_a_backfill_drains_the_offsets_and_documents_that_are_named_and_no_others(
+    run, applied, settings, unique, options, drained_again
+):
+    topic = f"intake.{unique}"
+    pipeline = Pipeline(settings, applied)
+    pipeline.send(topic, ["a", "b", "c", "d"], partition=0)
+    pipeline.send(topic, ["e", "f"], partition=1)
+
+    ran = run("backfill", "some", "--graph", applied, "--topic", topic, *options)
+
+    assert ran.code == 0, ran.err
+    assert pipeline.doc_ids(f"pipestream.{unique}.second") == dict.fromkeys(drained_again, 1)
+
+
 def test_a_backfill_of_a_datasource_covers_every_graph_that_drains_it(run, applied, documents, unique, monkeypatch):
     folder = applied.parent / "graphs"
     folder.mkdir()

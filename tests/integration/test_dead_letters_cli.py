@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pipestream.cli.main import main
-from pipestream.dead_letters import Act, ActionRequest
+from pipestream.dead_letters import Act, ActionRequest, Selection
 from pipestream.dead_letters.act import make_plan
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC
 from pipestream.dead_letters.log import DecisionLog
@@ -68,6 +68,33 @@ def test_the_newest_letters_are_shown_first_and_the_rest_is_not_hidden(dlq, lett
     assert out.endswith("2 dead letters, the newest 1 shown: --limit 0 shows all\n")
 
 
+@pytest.fixture
+def mix(letters):
+    """Letters of two nodes, two kinds of error and two times; ``bad-3`` is the youngest."""
+    letters.pipeline.send_bytes(letters.intake, b"\xff no stream", key=b"broken")
+    letters.drain(letters.intake)
+    letters.fail("bad-3")
+    return letters
+
+
+def test_only_the_letters_that_the_options_choose_are_listed(dlq, mix):
+    (youngest,) = mix.listed(Selection(doc_ids=("bad-3",)))
+
+    def listed(*options):
+        code, out, err = dlq("list", "--json", *options)
+        assert code == 0, err
+        return sorted(letter["doc_id"] for letter in json.loads(out))
+
+    assert listed() == ["bad-1", "bad-2", "bad-3", "broken"]
+    assert listed("--node", "first") == ["broken"]
+    assert listed("--node", "sec*") == ["bad-1", "bad-2", "bad-3"]
+    assert listed("--error", "RecordInvalid") == ["broken"]
+    assert listed("--error", "Module*") == ["bad-1", "bad-2", "bad-3"]
+    assert listed("--since", youngest.failed_at) == ["bad-3"]
+    assert listed("--until", youngest.failed_at) == ["bad-1", "bad-2", "broken"]
+    assert listed("--node", "second", "--until", youngest.failed_at) == ["bad-1", "bad-2"]
+
+
 def test_one_letter_is_shown_and_its_bytes_are_written_to_a_file(dlq, letters, tmp_path):
     letter = letters.listed()[0]
     file = tmp_path / "letter.bin"
@@ -98,13 +125,25 @@ def test_a_file_that_cannot_be_written_is_named(dlq, letters, tmp_path):
     assert "cannot be written" in err
 
 
-def test_a_dry_run_shows_a_histogram_and_where_the_letters_would_go(dlq, letters):
+def test_a_dry_run_shows_a_histogram_and_where_the_letters_would_go(dlq, mix):
     code, out, _ = dlq("replay", "--dry-run")
 
     assert code == 0
-    assert "would replay 2 dead letters (2 replayed); nothing was changed" in out
-    assert letters.second in out
-    assert letters.replayed() == []
+    first, *table = [line for line in out.splitlines() if line.strip(" ─")]
+    assert first == "would replay 4 dead letters (4 replayed); nothing was changed"
+    rows = [line.split() for line in table]
+    assert [row for row in rows if row[0] != "day"] == [
+        ["by", "value", "letters"],
+        ["error", "ModuleFailed", "3"],
+        ["error", "RecordInvalid", "1"],
+        ["node", "second", "3"],
+        ["node", "first", "1"],
+        ["goes", "to", mix.second, "3"],
+        ["goes", "to", mix.intake, "1"],
+    ]
+    # The test may run past midnight.
+    assert sum(int(row[-1]) for row in rows if row[0] == "day") == 4
+    assert mix.replayed() == []
 
 
 def test_letters_of_named_topics_are_replayed_without_any_graph(dlq, letters):

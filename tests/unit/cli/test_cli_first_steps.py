@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from pipestream.cli.options import parse_moment
+from pipestream.drain.backfill import parse_offsets
 from pipestream.samples.generate import LEAST
 
 GRAPH = """\
@@ -130,6 +131,28 @@ def test_a_backfill_of_a_topic_that_is_not_drained_names_those_that_are(run, gra
 
     assert ran.code == 2
     assert "no graph drains pipestream.one.happy-end (graphs: one); drained are: intake.mail" in ran.err
+
+
+def test_offsets_are_read_as_a_half_open_range_per_partition():
+    assert parse_offsets(["0:100-200", "12:0-1"]) == {0: (100, 200), 12: (0, 1)}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "100-200", "0:", "0:100", "0:100-", "0:-200", "0:100..200", "0:1-2-3", ":1-2", "a:1-2", "0:1-b"]
+)
+def test_what_are_no_offsets_is_refused_with_an_example(run, graphs, text):
+    ran = run("backfill", "march", "--datasource", "mail", "--offsets", "1:0-5", "--offsets", text)
+
+    assert ran.code == 2
+    assert ran.err == f"error: {text!r} is not PARTITION:START-END, such as 0:100-200\n"
+
+
+@pytest.mark.parametrize("text", ["0:200-100", "0:7-7"])
+def test_offsets_that_end_before_they_start_are_refused(run, graphs, text):
+    ran = run("backfill", "march", "--datasource", "mail", "--offsets", text)
+
+    assert ran.code == 2
+    assert "is not a range of offsets" in ran.err
 
 
 def test_a_backfill_with_a_bad_id_is_told_so(run, graphs):
