@@ -134,16 +134,19 @@ def _overlap(one: OffsetRange, other: OffsetRange) -> bool:
 def parse_offsets(texts: Iterable[str]) -> dict[int, tuple[int, int]]:
     """Read ``PARTITION:START-END`` (half-open), as given on a command line.
 
-    :raises BackfillInvalid: a text is something else.
+    :raises BackfillInvalid: a text is something else, or two are of one partition.
     """
     found: dict[int, tuple[int, int]] = {}
     for text in texts:
         try:
             partition, _, span = text.partition(":")
             start, _, end = span.partition("-")
-            found[int(partition)] = (int(start), int(end))
+            number, offsets = int(partition), (int(start), int(end))
         except ValueError:
             raise BackfillInvalid(f"{text!r} is not PARTITION:START-END, such as 0:100-200") from None
+        if number in found:
+            raise BackfillInvalid(f"{text!r} is a second range of partition {number}; a backfill covers one of each")
+        found[number] = offsets
     return found
 
 

@@ -155,6 +155,13 @@ def test_offsets_that_end_before_they_start_are_refused(run, graphs, text):
     assert "is not a range of offsets" in ran.err
 
 
+def test_a_second_range_of_one_partition_is_refused(run, graphs):
+    ran = run("backfill", "march", "--datasource", "mail", "--offsets", "0:1-2", "--offsets", "0:5-6")
+
+    assert ran.code == 2
+    assert "'0:5-6' is a second range of partition 0" in ran.err
+
+
 def test_a_backfill_with_a_bad_id_is_told_so(run, graphs):
     ran = run("backfill", "March", "--datasource", "mail", "--since", "P1D")
 
