@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import psycopg
 import pytest
@@ -11,6 +13,7 @@ from pipestream.drain.backfill import Backfill, BackfillInvalid, estimate_backfi
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.model import DrainRequest
 from pipestream.drain.run import run_drain
+from pipestream.drain.task import drain_ranges
 from pipestream.errors import TopicReplaced
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import load_graph
@@ -73,20 +76,39 @@ def test_repeating_a_finished_backfill_does_nothing_and_says_so(pipeline, unique
     assert sorted(pipeline.doc_ids(second).values()) == [1] * 6
 
 
-def test_an_interrupted_backfill_goes_on_where_it_stopped_under_another_run(pipeline, unique, run, second):
-    pipeline.send(f"intake.{unique}", [f"a{n}" for n in range(12)])
+@pytest.mark.parametrize(
+    "chunks", [pytest.param(1, id="in the middle"), pytest.param(3, id="with all done but not entered")]
+)
+def test_an_interrupted_backfill_goes_on_where_it_stopped_under_another_run(pipeline, unique, run, second, chunks):
+    topic = f"intake.{unique}"
+    documents = [f"a{n}" for n in range(12)]
+    pipeline.send(topic, documents)
+    run("live-1")
+    live = pipeline.ledger.heads(unique, topic, [0, 1]), pipeline.group_offsets(topic)
     backfill = Backfill("cut", offsets={0: (0, 12)})
 
-    def die_after_the_work(tasks):
-        list(LocalSpread(pipeline.settings)(tasks))
+    def die_after_some_chunks(tasks):
+        transactions = count()
+
+        def check_lease():
+            if next(transactions) == chunks:
+                raise KeyboardInterrupt
+
+        for task in tasks:
+            drain_ranges(task, pipeline.settings, check_lease)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run("run-1", backfill=backfill, spread=die_after_the_work)
+        run("run-1", backfill=backfill, spread=die_after_some_chunks)
+    done = documents[: chunks * pipeline.settings.chunk_records]
+    assert pipeline.doc_ids(second) == Counter(documents + done)
     report = run("run-2", backfill=backfill)
 
     assert (report.status, report.records) == ("drained", 12)
-    assert sorted(pipeline.doc_ids(second).values()) == [1] * 12
+    assert pipeline.doc_ids(second) == Counter(documents * 2)
+    assert (pipeline.ledger.heads(unique, topic, [0, 1]), pipeline.group_offsets(topic)) == live
+    (entry,) = pipeline.ledger.entries(lane=f"{unique}@cut", topic=topic)
+    assert (entry.range.start, entry.range.end) == (0, 12)
 
 
 def test_a_backfill_by_time_covers_the_records_of_that_time(pipeline, unique, run, second):
