@@ -68,15 +68,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """In the process that reports: take over what a worker found."""
-    found = getattr(node, "workeroutput", {}).get("rounds", "[]")
-    node.config.stash.setdefault(ROUNDS, Rounds()).load(found)
+    found = getattr(node, "workeroutput", {}).get("rounds")
+    if found is not None:
+        node.config.stash.setdefault(ROUNDS, Rounds()).load(found)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    rounds = config.stash.get(ROUNDS, None)
-    if rounds is not None and rounds.verdicts:
+    if lines := config.stash.get(ROUNDS, Rounds()).summary():
         terminalreporter.section("faults")
-        for line in rounds.table():
+        for line in lines:
             terminalreporter.write_line(line)
 
 
@@ -91,14 +91,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def _tell_the_sum_of_faults(config: pytest.Config) -> None:
     """Say it last, below pytest's own last line."""
-    rounds = config.stash.get(ROUNDS, None)
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if rounds is None or not rounds.verdicts or reporter is None:
+    if reporter is None:
         return
-    failed = [each.nodeid for kind in ("failed", "error") for each in reporter.stats.get(kind, ())]
-    # A test that failed before its verdict is in no number above.
-    ending = f"; {len(failed)} tests failed" if failed else ""
-    config.get_terminal_writer().line(rounds.line() + ending)
+    failed = sum(len(reporter.stats.get(kind, ())) for kind in ("failed", "error"))
+    if line := config.stash.get(ROUNDS, Rounds()).line(failed):
+        config.get_terminal_writer().line(line)
 
 
 @pytest.fixture(scope="session")

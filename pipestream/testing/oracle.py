@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pipestream.documents.references import key_of
 from pipestream.documents.store import open_store
 from pipestream.errors import DocumentMissing
+from pipestream.testing.length import repeat_command
 from pipestream.testing.pipeline import FoundRecord, Pipeline
 from pipestream.topics.required import required_topics
 
@@ -66,9 +67,11 @@ def _untiled(pipeline: Pipeline, topic: str) -> str:
 
 @dataclass(slots=True)
 class Rounds:
-    """The verdicts of a test run, by fault, and the table of them."""
+    """The verdicts of a test run, by fault, and what is told of them at its end."""
 
     verdicts: dict[str, list[tuple[Verdict, float | None]]] = field(default_factory=dict)
+    seeds: list[tuple[str, int]] = field(default_factory=list)
+    """Of tests that choose at random, by their ids."""
 
     def add(self, fault: str, verdict: Verdict, seconds: float | None = None) -> None:
         """Keep a round's verdict, then fail if it is not clean: the table must tell the failures as well.
@@ -78,20 +81,31 @@ class Rounds:
         self.verdicts.setdefault(fault, []).append((verdict, seconds))
         assert verdict == Verdict(0, 0), f"{fault}: {verdict}"
 
+    def add_seed(self, test: str, seed: int) -> None:
+        """Keep what a test chooses by, before it begins: one that fails must be told as well."""
+        self.seeds.append((test, seed))
+
     def dump(self) -> str:
         """Return all of it as text, for another process to ``load``."""
-        return json.dumps(
-            [(fault, asdict(verdict), seconds) for fault, all_ in self.verdicts.items() for verdict, seconds in all_]
-        )
+        verdicts = [(fault, asdict(verdict), took) for fault, all_ in self.verdicts.items() for verdict, took in all_]
+        return json.dumps({"verdicts": verdicts, "seeds": self.seeds})
 
     def load(self, text: str) -> None:
         """Add what another process found."""
-        for fault, values, seconds in json.loads(text):
+        found = json.loads(text)
+        for fault, values, seconds in found["verdicts"]:
             verdict = Verdict(**{**values, "untiled": tuple(values["untiled"])})
             self.verdicts.setdefault(fault, []).append((verdict, seconds))
+        self.seeds += [(test, seed) for test, seed in found["seeds"]]
 
-    def table(self) -> list[str]:
-        """Return the lines of the table: fault, rounds, lost, duplicated, ledger, seconds to recover."""
+    def summary(self) -> list[str]:
+        """Return the lines to end a test run with: the table, and how to repeat what was chosen at random."""
+        lines = self._table() if self.verdicts else []
+        if self.seeds:
+            lines += ["", "each of these makes the same choices again:"]
+        return lines + [repeat_command(test, seed) for test, seed in self.seeds]
+
+    def _table(self) -> list[str]:
         width = max((len(fault) for fault in self.verdicts), default=0)
         lines = [f"{'fault':{width}}  rounds  lost  duplicated  ledger  seconds to recover"]
         for fault, rounds in self.verdicts.items():
@@ -103,12 +117,18 @@ class Rounds:
             lines.append(f"{fault:{width}}  {len(rounds):6}  {lost:4}  {duplicated:10}  {ledger:6}  {recovery}")
         return lines
 
-    def line(self) -> str:
-        """Return the sum of it all in one line."""
+    def line(self, failed_tests: int = 0) -> str:
+        """Return the sum of it all in one line; nothing where there was no round.
+
+        :param failed_tests: a test that failed before its verdict is in none of the other numbers.
+        """
+        if not self.verdicts:
+            return ""
         rounds = [each for found in self.verdicts.values() for each in found]
         lost, duplicated, untiled = _totals(rounds)
         ledger = f"ledger torn in {untiled} rounds" if untiled else "ledger tiles"
-        return f"faults: {len(rounds)} rounds, {lost} lost, {duplicated} duplicated, {ledger}"
+        failed = f"; {failed_tests} tests failed" if failed_tests else ""
+        return f"faults: {len(rounds)} rounds, {lost} lost, {duplicated} duplicated, {ledger}{failed}"
 
 
 def _totals(rounds: Iterable[tuple[Verdict, float | None]]) -> tuple[int, int, int]:

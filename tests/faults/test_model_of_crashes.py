@@ -366,29 +366,32 @@ class Crashes(Replays):
                 assert entry.tally in (None, Tally(len(there), passed, dead))
 
 
-def run_machine(machine, rounds, seed_of_round, examples):
-    chosen = settings(
-        max_examples=examples,
-        stateful_step_count=by_length(30, 60),
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        print_blob=True,
-    )
-    try:
-        run_state_machine_as_test(seed(seed_of_round)(lambda: machine(rounds)), settings=chosen)
-    except Exception as error:
-        error.add_note(f"FAULTS_SEED={seed_of_round} repeats this round with the same choices")
-        raise
+@pytest.fixture
+def run_machine(rounds, request):
+    """Let a machine run by a seed, which is told at the end of the test run."""
+
+    def run(machine, chosen_by, examples):
+        chosen = settings(
+            max_examples=examples,
+            stateful_step_count=by_length(30, 60),
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            print_blob=True,
+        )
+        rounds.add_seed(request.node.nodeid.partition("[")[0], chosen_by)
+        run_state_machine_as_test(seed(chosen_by)(lambda: machine(rounds)), settings=chosen)
+
+    return run
 
 
 # Finding the shortest way to a failure takes Hypothesis up to five minutes, and then it has to be told.
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed_of_round", seeds(1, 2))
-def test_in_whatever_order_replays_crash_every_document_is_in_one_place(rounds, seed_of_round):
-    run_machine(Replays, rounds, seed_of_round, by_length(25, 100))
+def test_in_whatever_order_replays_crash_every_document_is_in_one_place(run_machine, seed_of_round):
+    run_machine(Replays, seed_of_round, by_length(25, 100))
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed_of_round", seeds(1, 2))
-def test_in_whatever_order_runs_crash_every_document_is_in_one_place(rounds, seed_of_round):
-    run_machine(Crashes, rounds, seed_of_round, by_length(6, 50))
+def test_in_whatever_order_runs_crash_every_document_is_in_one_place(run_machine, seed_of_round):
+    run_machine(Crashes, seed_of_round, by_length(6, 50))
