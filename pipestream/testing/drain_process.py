@@ -1,4 +1,4 @@
-"""A drain without Spark in a process of its own, for tests that kill or stop it: GRAPH TOPIC RUN_ID [BUDGET].
+"""A drain without Spark in a process of its own, for tests that kill or stop it: GRAPH TOPIC RUN_ID.
 
 Ends as the Spark job does: with 0, with 1 (the same run may be tried again) or with 2 (failed for good).
 """
@@ -21,10 +21,10 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # A test that gives up waiting asks where it hangs.
     faulthandler.register(signal.SIGUSR1)
-    graph_file, topic, run_id, *budget = sys.argv[1:]
+    graph_file, topic, run_id = sys.argv[1:]
     pipeline = Pipeline(load_settings(), Path(graph_file))
     try:
-        report = pipeline.drain(topic, run_id, budget=int(budget[0]) if budget else 1_000_000)
+        report = pipeline.drain(topic, run_id)
     except PipestreamError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return 1 if error.transient else 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -41,14 +42,14 @@ class Gate:
 class DrainProcess:
     """A drain that runs somewhere else."""
 
-    def __init__(self, pipeline: Pipeline, topic: str, run_id: str, fault: str, budget: int | None) -> None:
+    def __init__(self, pipeline: Pipeline, topic: str, run_id: str, fault: str) -> None:
         folder = pipeline.graph_file.parent
         config = folder / f"{run_id}.toml"
         write_settings(config, pipeline.settings)
         environment = {**os.environ, CONFIG_VARIABLE: str(config)}
         if fault:
             environment[faults.VARIABLE] = fault
-        arguments = [str(pipeline.graph_file), topic, run_id, *([] if budget is None else [str(budget)])]
+        arguments = [str(pipeline.graph_file), topic, run_id]
         # Into a file: a full pipe would hold the process where no fault asked for it.
         self._log = folder / f"{run_id}.{time.monotonic_ns()}.log"
         with self._log.open("w") as log:
@@ -58,7 +59,12 @@ class DrainProcess:
                 stdout=log,
                 stderr=log,
             )
-        self.started_at = time.monotonic()
+        self._run_id = run_id
+
+    @property
+    def holder(self) -> str:
+        """The name under which it holds leases."""
+        return f"{self._run_id}@{socket.gethostname()}:{self._process.pid}"
 
     @property
     def log(self) -> str:

@@ -78,9 +78,9 @@ def fill(topic):
 def check(rounds, topic):
     """Judge a round: every document exactly once, and the ledger tiles."""
 
-    def check(fault, pipeline, documents, since=None):
+    def check(fault, pipeline, documents, since=None, drained=(topic,)):
         seconds = None if since is None else time.monotonic() - since
-        rounds.add(fault, judge(pipeline, documents, [topic]), seconds)
+        rounds.add(fault, judge(pipeline, documents, drained), seconds)
 
     return check
 
@@ -93,14 +93,17 @@ def gate(tmp_path):
 
 @pytest.fixture
 def start_drain(topic):
-    """Start a drain in a process of its own, with a fault if asked for, whose lease then expires quickly."""
+    """Start a drain in a process of its own, with a fault if asked for, whose lease then expires quickly.
+
+    One that is to go through in spite of its fault needs another ``lease_ttl_s``.
+    """
     started = []
 
-    def start(pipeline, run_id, fault="", budget=None):
+    def start(pipeline, run_id, fault="", of=topic, lease_ttl_s=FAULTY_LEASE_TTL_S):
         if fault:
-            expiring = pipeline.settings.model_copy(update={"lease_ttl_s": FAULTY_LEASE_TTL_S})
+            expiring = pipeline.settings.model_copy(update={"lease_ttl_s": lease_ttl_s})
             pipeline = Pipeline(expiring, pipeline.graph_file)
-        process = DrainProcess(pipeline, topic, run_id, fault, budget)
+        process = DrainProcess(pipeline, of, run_id, fault)
         started.append(process)
         return process
 

@@ -93,6 +93,32 @@ def test_a_store_whose_answers_do_not_come_is_asked_again(
     check(row, pipeline, documents, since)
 
 
+@pytest.mark.parametrize(
+    ("trouble", "times", "row"),
+    [
+        pytest.param(Trouble.BUSY, 40, "S3 answers 503 to reads for a while", id="busy"),
+        pytest.param(Trouble.SILENCE, 3, "S3 times out on reads for a while", id="silence", marks=pytest.mark.slow),
+    ],
+)
+def test_a_store_that_does_not_give_documents_for_a_while_is_asked_again(
+    pipeline, far, proxy, unique, topic, documents, fill, check, start_drain, trouble, times, row
+):
+    # Documents come in inline; between nodes they are references to objects.
+    second = f"pipestream.{unique}.second"
+    fill(pipeline, documents)
+    pipeline.drain(topic, "run-1")
+    proxy.make(trouble, times=times, method="GET", part="/streams/")
+    since = time.monotonic()
+
+    drain = start_drain(far(pipeline, s3_timeout_s=5.0), "run-2", of=second)
+
+    assert drain.wait() == 0, drain.log
+    assert proxy.made == times
+    check(row, pipeline, documents, since, drained=[topic, second])
+    # Not even as dead letters: a store that is away is no fault of a document.
+    assert pipeline.doc_ids(f"pipestream.{unique}.happy-end") == dict.fromkeys(documents, 1)
+
+
 @pytest.mark.parametrize("table", ["plans", "entries"])
 @pytest.mark.parametrize("trouble", by_length([Trouble.LOST_ANSWER], [Trouble.LOST_ANSWER, Trouble.BUSY]))
 def test_a_ledger_commit_that_met_trouble_is_made_once(
