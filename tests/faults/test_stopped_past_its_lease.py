@@ -19,86 +19,86 @@ GIVES_UP = re.compile(r"^(LeaseLost|RangeFailed|LedgerConflict): ", re.MULTILINE
 
 
 @pytest.fixture
-def wake(pipeline, topic):
+def stop(start_drain):
+    """Start a run that stops at a point; return it, and when it had stopped."""
+
+    def stop(pipeline, point, nth=1):
+        stale = start_drain(pipeline, "stale", f"{point}=stop@{nth}")
+        stale.wait_until_stopped()
+        return stale, time.monotonic()
+
+    return stop
+
+
+@pytest.fixture
+def wake(topic):
     """Continue a stopped run, and make sure that it ends as stale and leaves everything as it is."""
 
-    def standing():
+    def standing(pipeline):
         return pipeline.group_offsets(topic), pipeline.entries(topic)
 
-    def wake(stale):
-        before = standing()
+    def wake(pipeline, stale):
+        before = standing(pipeline)
         stale.send_signal(signal.SIGCONT)
         assert stale.wait() != 0, stale.log
         assert GIVES_UP.search(stale.log), stale.log
-        assert standing() == before, stale.log
+        assert standing(pipeline) == before, stale.log
 
     return wake
 
 
+@pytest.fixture
+def check_overtaken(drain_when_free, wake, check):
+    """Let another run take everything over, then wake the stopped one and judge. Waking up is no part of recovering."""
+
+    def check_overtaken(fault, pipeline, documents, stale, stopped_at):
+        drain_when_free(pipeline, "new")
+        recovered_after_s = time.monotonic() - stopped_at
+        wake(pipeline, stale)
+        check(fault, pipeline, documents, time.monotonic() - recovered_after_s)
+
+    return check_overtaken
+
+
 @pytest.mark.parametrize("point", by_length([faults.PLAN_WRITTEN], POINTS))
-def test_a_run_that_was_overtaken_commits_nothing(
-    pipeline, documents, fill, check, start_drain, drain_when_free, wake, point
-):
+def test_a_run_that_was_overtaken_commits_nothing(pipeline, documents, fill, stop, check_overtaken, point):
     fill(pipeline, documents)
-    stale = start_drain(pipeline, "stale", f"{point}=stop")
-    stale.wait_until_stopped()
-    stopped_at = time.monotonic()
+    stale, stopped_at = stop(pipeline, point)
 
-    drain_when_free(pipeline, "new")
-    taken_over_at = time.monotonic() - stopped_at
-    wake(stale)
-
-    check(f"SIGSTOP at {point}, overtaken", pipeline, documents, time.monotonic() - taken_over_at)
+    check_overtaken(f"SIGSTOP at {point}, overtaken", pipeline, documents, stale, stopped_at)
 
 
 @pytest.mark.parametrize("point", by_length([faults.CHUNK_PRODUCED], POINTS))
 def test_a_run_that_was_overtaken_by_a_shorter_one_commits_nothing(
-    pipeline, documents, fill, check, start_drain, drain_when_free, wake, point
+    pipeline, documents, fill, stop, drain_when_free, wake, check, point
 ):
     fill(pipeline, documents)
-    stale = start_drain(pipeline, "stale", f"{point}=stop")
-    stale.wait_until_stopped()
-    stopped_at = time.monotonic()
+    stale, stopped_at = stop(pipeline, point)
 
     # Ends in the middle of the stale run's ranges.
     drain_when_free(pipeline, "new", budget=24)
-    wake(stale)
+    wake(pipeline, stale)
     drain_when_free(pipeline, "last")
 
     check(f"SIGSTOP at {point}, overtaken half way", pipeline, documents, stopped_at)
 
 
-def test_a_run_that_was_overtaken_by_a_longer_one_commits_nothing(
-    pipeline, documents, fill, check, start_drain, drain_when_free, wake
-):
+def test_a_run_that_was_overtaken_by_a_longer_one_commits_nothing(pipeline, documents, fill, stop, check_overtaken):
     first = [name for name in documents if int(name[2:]) < 15]
     fill(pipeline, first)
-    stale = start_drain(pipeline, "stale", f"{faults.CHUNK_PROCESSED}=stop@2")
-    stale.wait_until_stopped()
-    stopped_at = time.monotonic()
+    stale, stopped_at = stop(pipeline, faults.CHUNK_PROCESSED, nth=2)
+
+    # The run that takes over takes these as well.
     fill(pipeline, [name for name in documents if name not in first])
 
-    # Takes the records that came later as well.
-    drain_when_free(pipeline, "new")
-    taken_over_at = time.monotonic() - stopped_at
-    wake(stale)
-
-    check("SIGSTOP, overtaken by a longer range", pipeline, documents, time.monotonic() - taken_over_at)
+    check_overtaken("SIGSTOP, overtaken by a longer range", pipeline, documents, stale, stopped_at)
 
 
-def test_an_ordered_run_that_was_overtaken_commits_nothing(
-    make_pipeline, documents, fill, check, start_drain, drain_when_free, wake
-):
+def test_an_ordered_run_that_was_overtaken_commits_nothing(make_pipeline, documents, fill, stop, check_overtaken):
     # The first partition is done when the run is stopped, so the one that takes over has nothing to do there.
     pipeline = make_pipeline(("  - id: first\n", "  - id: first\n    ordering: timestamp\n"))
     few = [name for name in documents if name.startswith("1-") or int(name[2:]) < 5]
     fill(pipeline, few)
-    stale = start_drain(pipeline, "stale", f"{faults.CHUNK_PROCESSED}=stop@3")
-    stale.wait_until_stopped()
-    stopped_at = time.monotonic()
+    stale, stopped_at = stop(pipeline, faults.CHUNK_PROCESSED, nth=3)
 
-    drain_when_free(pipeline, "new")
-    taken_over_at = time.monotonic() - stopped_at
-    wake(stale)
-
-    check("SIGSTOP of an ordered run, overtaken", pipeline, few, time.monotonic() - taken_over_at)
+    check_overtaken("SIGSTOP of an ordered run, overtaken", pipeline, few, stale, stopped_at)
