@@ -62,7 +62,7 @@ def flaky(document: PipeDoc, context: ModuleContext) -> PipeDoc:
 def dying(document: PipeDoc, context: ModuleContext) -> PipeDoc:
     """End the process at once, as a crash would; with ``config.marker``, only until that file exists.
 
-    With ``config.only``, only on documents whose id contains that.
+    With ``config.only``, only on documents whose id contains that; with ``config.signal``, by that signal.
     """
     if context.config.get("only", "") not in document.doc_id:
         return document
@@ -71,6 +71,8 @@ def dying(document: PipeDoc, context: ModuleContext) -> PipeDoc:
         if Path(marker).exists():
             return document
         Path(marker).touch()
+    if (number := context.config.get("signal")) is not None:
+        os.kill(os.getpid(), int(number))
     os._exit(9)
 
 
