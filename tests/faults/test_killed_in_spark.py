@@ -11,8 +11,8 @@ import pytest
 
 from pipestream import faults
 from pipestream.ledger import EntryKind
-from pipestream.testing.settings_file import write_settings
 from pipestream.testing.length import by_length, seeds
+from pipestream.testing.settings_file import write_settings
 from pipestream.testing.submit import submit_drain
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
