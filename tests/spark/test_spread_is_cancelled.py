@@ -100,7 +100,7 @@ def test_cancelled_while_the_session_opens_it_makes_no_job(spread, task, monkeyp
     with pytest.raises(TasksFailed, match=CANCELLED):
         spread([task])
 
-    assert spread._session.sparkContext.statusTracker().getJobIdsForGroup() == []
+    assert spread._session.sparkContext.statusTracker().getJobIdsForGroup(spread._group) == []
 
 
 def test_cancelled_between_session_and_job_it_runs_no_task(spread, task):
