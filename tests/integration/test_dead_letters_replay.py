@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from confluent_kafka import Producer
 
+from pipestream import faults
 from pipestream.dead_letters import (
     Act,
     ActionConflict,
@@ -253,7 +253,7 @@ def test_a_topic_made_again_under_its_name_has_letters_of_its_own(letters):
         resume_action(request.action_id, letters.settings)
 
 
-def test_an_action_waits_for_decisions_that_anothers_open_transaction_holds_back(letters):
+def test_an_action_waits_for_decisions_that_anothers_open_transaction_holds_back(letters, monkeypatch):
     letters.fail("bad-1")
     log = DecisionLog(letters.settings)
     log.ensure()
@@ -263,15 +263,13 @@ def test_an_action_waits_for_decisions_that_anothers_open_transaction_holds_back
     batch = Batch("other", "dlq.other", "other-id", 0, 1, {State.PURGED: (0,)}, datetime.now(UTC))
     other.produce(DECISIONS_TOPIC, batch.encode())
     assert other.flush(120) == 0
-    held_back_from = TopicAdmin(letters.settings).written_ends(DECISIONS_TOPIC, [0])[0]
+    is_planned = threading.Event()
+    monkeypatch.setattr(faults, "reach", lambda point: is_planned.set() if point == faults.PLAN_WRITTEN else None)
     reports = []
     thread = threading.Thread(target=lambda: reports.append(letters.act(Act.REPLAY, "r1")))
     thread.start()
     try:
-        deadline = time.monotonic() + 120
-        while TopicAdmin(letters.settings).written_ends(DECISIONS_TOPIC, [0])[0] == held_back_from:
-            assert time.monotonic() < deadline, "the plan was not written"
-            time.sleep(0.05)
+        assert is_planned.wait(120)
         assert f"{letters.unique}-r1" not in log.read().plans  # it is there, behind the open transaction
         assert letters.replayed() == []
     finally:
