@@ -38,18 +38,22 @@ class FlakyLeaseStore(NoLeaseStore):
         self._held: dict[tuple[str, int], Lease] = {}
         self._replicas: dict[str, int] = {}
         self._planned: deque[Exception | None] = deque()
-        self._open = threading.Event()
-        self._open.set()
+        self._is_blocked = False
         self._token = 0
 
     def fail_renewals(self, errors: Iterable[Exception | None]) -> None:
         self._planned.extend(errors)
 
-    def block_renewals(self) -> None:
-        self._open.clear()
+    def block_renewals(self) -> int:
+        """Let every renewal hang that is asked for from now on, and return how many were before."""
+        with self.changed:
+            self._is_blocked = True
+            return self.renewals
 
     def unblock_renewals(self) -> None:
-        self._open.set()
+        with self.changed:
+            self._is_blocked = False
+            self.changed.notify_all()
 
     def steal(self, topic: str, slot: int, holder: str) -> Lease:
         with self.changed:
@@ -89,7 +93,7 @@ class FlakyLeaseStore(NoLeaseStore):
         with self.changed:
             self.renewals += 1
             self.changed.notify_all()
-        self._open.wait()
+            self.changed.wait_for(lambda: not self._is_blocked)
         if error := self._planned.popleft() if self._planned else self.renewal_error:
             raise error
         if self._held.get((lease.topic, lease.slot)) != lease:
