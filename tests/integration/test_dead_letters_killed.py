@@ -14,8 +14,10 @@ import pytest
 
 from pipestream import faults
 from pipestream.dead_letters import Act, State
+from pipestream.dead_letters.decisions import DECISIONS_TOPIC
 from pipestream.testing.letters import Letters
 from pipestream.testing.settings_file import write_settings
+from pipestream.testing.settling import wait_until_settled
 
 pytestmark = pytest.mark.stack
 
@@ -73,6 +75,9 @@ FAULTS = [
 @pytest.mark.parametrize(("fault", "done"), FAULTS)
 def test_a_killed_replay_repeated_under_its_id_goes_on_where_it_stopped(letters, start_replay, fault, done):
     kill_at(start_replay, fault)
+    if fault[0] == faults.PLAN_WRITTEN:
+        # All tests share the decisions. A plan behind the open transaction of another one is not seen yet.
+        wait_until_settled(letters.settings, [DECISIONS_TOPIC])
 
     again = start_replay("r1")
     out, err = again.communicate(timeout=400)
