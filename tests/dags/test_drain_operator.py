@@ -232,11 +232,13 @@ def kill_while_running(task: DrainOperator, spark: FakeSpark, context: Callable[
         except AirflowException as error:
             ended_with.append(error)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    # The program may be further than the thread that started it, which has to know it first.
-    wait_until(lambda: (spark.folder / "hangs").exists() and task._process is not None)
-    task.on_kill()
+    try:
+        # The program may be further than the thread that started it, which has to know it first.
+        wait_until(lambda: (spark.folder / "hangs").exists() and task._process is not None)
+    finally:
+        task.on_kill()
     thread.join(timeout=120)
     assert not thread.is_alive()
     return ended_with
