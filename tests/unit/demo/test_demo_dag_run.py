@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -11,6 +10,7 @@ import pytest
 
 from pipestream.demo.dag_run import DagLog, TaskEvent, run_dag
 from pipestream.errors import StackError
+from pipestream.testing.waiting import wait_until
 
 LOG = """\
 2026-11-16T03:18:02Z [info     ] Created dag run.   dagrun=<DagRun x, state:running>
@@ -88,10 +88,7 @@ def test_an_interrupted_run_leaves_no_process_behind(airflow, tmp_path):
         run_dag("my_dag", os.environ, tmp_path / "run.log", interrupt)
 
     child = int(Path(tmp_path / "child").read_text())
-    deadline = time.monotonic() + 10
-    while _is_alive(child):
-        assert time.monotonic() < deadline, f"process {child} survived"
-        time.sleep(0.02)
+    wait_until(lambda: not _is_alive(child), f"process {child} did not end")
 
 
 def _is_alive(pid: int) -> bool:
