@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -58,8 +58,9 @@ class Agent:
         return True
 
     def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(120)
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(120)
 
     def settings(self, **changes) -> Settings:
         given = {"leases": "consul", "consul_address": f"127.0.0.1:{self.port}"}
@@ -85,6 +86,16 @@ def configure(folder, port_kind, **rest):
     }
     (folder / "agent.json").write_text(json.dumps(config | rest))
     return ports.consul
+
+
+@contextmanager
+def running(agent):
+    """Have an agent inside the block, and no process of it behind the block, though it did not start to answer."""
+    try:
+        agent.start()
+        yield agent
+    finally:
+        agent.kill()
 
 
 @pytest.fixture(scope="module")
@@ -113,19 +124,16 @@ def agent(stack, tmp_path_factory):
         "consul_token": SecretStr(TOKEN),
         "consul_ca_file": folder / "consul-agent-ca.pem",
     }
-    running = Agent(folder, port, access)
-    running.start()
-    yield running
-    running.kill()
+    with running(Agent(folder, port, access)) as started:
+        yield started
 
 
 @pytest.fixture
 def narrow_agent(stack, tmp_path):
     """Takes no more than ten connections of a client at once."""
-    running = Agent(tmp_path, configure(tmp_path, "http", limits={"http_max_conns_per_client": 10}), {})
-    running.start()
-    yield running
-    running.kill()
+    port = configure(tmp_path, "http", limits={"http_max_conns_per_client": 10})
+    with running(Agent(tmp_path, port, {})) as started:
+        yield started
 
 
 @pytest.mark.parametrize(
@@ -237,7 +245,8 @@ def test_plain_http_to_a_tls_port_is_explained(agent):
 def test_a_lease_outlives_a_kill_and_restart_of_the_server(agent, unique):
     topic = f"intake.{unique}"
     store = ConsulLeaseStore(agent.settings())
-    with LeaseKeeper(store, store.acquire(topic, 0, "worker-a", TTL_S)) as keeper:
+    # Long, because the keeper gives up when it could not renew for two thirds of it, however slowly the server starts.
+    with LeaseKeeper(store, store.acquire(topic, 0, "worker-a", 10 * TTL_S)) as keeper:
         agent.kill()
         with pytest.raises(LeaseStoreUnavailable):
             store.renew(keeper.lease)
