@@ -25,6 +25,13 @@ def test_objects_come_back_as_they_were_put(store):
     assert sorted(store.list("streams/acme")) == sorted(key for key, _ in objects)
 
 
+def test_an_object_that_is_to_be_new_does_not_replace_one(store):
+    was_put = [store.put_new("once.pb", data) for data in (b"first", b"second")]
+
+    assert was_put == [True, False]
+    assert store.get("once.pb") == b"first"
+
+
 def test_a_missing_object_is_an_answer_for_its_key_alone(store):
     store.put("a/b.pb", b"here")
 

@@ -27,7 +27,7 @@ print(Broker(settings).committed("nobody-yet", "intake.a", [0, 1]))
 
 def test_a_group_that_never_committed_has_no_offsets_on_a_new_broker(tmp_path):
     spec = load_spec(profile="embedded", folder=tmp_path / "stack", free_ports=True, durable=False)
-    with Stack(spec).running() as stack:
+    with Stack(spec).running(names=["kafka"]) as stack:
         asked = subprocess.run(
             [sys.executable, "-c", ASK],
             env=stack.environment(),

@@ -168,8 +168,8 @@ def test_the_last_one_to_leave_a_shared_stack_stops_it_and_removes_its_data(own_
 
 def test_leaving_the_block_by_an_error_stops_the_servers(own_stack):
     def fail():
-        with own_stack.running():
-            _wait_for_states(own_stack, kafka="running", postgres="running")
+        with own_stack.running(names=["postgres"]):
+            _wait_for_states(own_stack, kafka="stopped", postgres="running")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -220,7 +220,7 @@ def test_the_packaged_postgres_runs_below_a_folder_that_is_closed_to_others(tmp_
     closed.mkdir(mode=0o700)
     stack = Stack(load_spec(folder=closed / "stack", free_ports=True, postgres="packaged", durable=False))
 
-    with stack.running():
+    with stack.running(names=["postgres"]):
         [(version,)] = _execute(stack, "SHOW server_version_num")
         [(directory,)] = _execute(stack, "SHOW data_directory")
 
