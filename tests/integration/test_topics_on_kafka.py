@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from confluent_kafka import Producer
 
@@ -126,18 +124,3 @@ def test_a_broker_that_does_not_answer_is_transient_and_named(settings):
 
     with pytest.raises(BrokerUnavailable, match=r"Kafka at 127\.0\.0\.1:1"):
         silent.existing()
-
-
-def test_a_thousand_topics_are_created_in_one_call(settings, unique):
-    admin = TopicAdmin(settings.model_copy(update={"kafka_timeout_s": 400}))
-    specs = [spec(f"{unique}.n{number}", 1) for number in range(1_000)]
-    try:
-        started = time.monotonic()
-        created = admin.create(specs)
-        seconds = time.monotonic() - started
-        print(f"1,000 topics created in {seconds:.1f} s")
-
-        assert len(created) == 1_000
-        assert admin.existing().keys() >= set(created)
-    finally:
-        admin.delete([each.name for each in specs])
