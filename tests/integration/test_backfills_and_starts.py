@@ -19,7 +19,6 @@ from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import load_graph
 from pipestream.leases import open_lease_store
 from pipestream.leases.none import NoLeaseStore
-from pipestream.ledger import EntryKind
 from pipestream.topics.admin import TopicAdmin
 
 pytestmark = pytest.mark.stack
@@ -154,21 +153,6 @@ def test_a_backfill_of_offsets_that_are_not_there_is_refused(pipeline, unique, r
 
     with pytest.raises(BackfillInvalid, match=reason):
         run("run-1", backfill=Backfill("wrong", offsets=offsets))
-
-
-def test_a_topic_that_starts_at_latest_keeps_that_place_between_runs(pipeline, unique, run, second):
-    topic = f"intake.{unique}"
-    pipeline.send(topic, ["old"])
-
-    assert run("run-1", start_at="latest").status == "empty"
-    pipeline.send(topic, ["new"])
-    report = run("run-2", start_at="latest")
-
-    assert report.records == 1
-    assert pipeline.doc_ids(second) == {"new": 1}
-    kinds = [entry.kind for entry in pipeline.entries(topic) if entry.range.partition == 0]
-    assert kinds == [EntryKind.SKIPPED, EntryKind.DRAINED]
-    pipeline.check_ledger_tiles(topic)
 
 
 def test_the_graph_of_then_is_the_one_the_live_run_used(pipeline, unique, run):

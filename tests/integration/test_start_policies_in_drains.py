@@ -202,22 +202,28 @@ def test_a_topic_that_began_at_latest_is_not_begun_again_by_a_run_that_found_not
 
     assert filled.pipeline.doc_ids(filled.second) == {"new": 1}
     assert filled.heads(filled.intake) == {0: 4, 1: 1}
+    kinds = [entry.kind for entry in filled.pipeline.entries(filled.intake) if entry.range.partition == 0]
+    assert kinds == [EntryKind.SKIPPED, EntryKind.DRAINED]
+    filled.pipeline.check_ledger_tiles(filled.intake)
 
 
 def test_all_partitions_begin_with_the_first_run_even_those_that_another_slot_drains(filled):
     filled.say(datasource="latest")
+    TopicAdmin(filled.settings).grow({filled.intake: 4})  # the last two are empty
     leases = SqlLeaseStore(filled.settings)
     leases.set_desired(filled.intake, DesiredState(replicas=2))
     other = leases.acquire(filled.intake, 1, "worker@elsewhere:1", 600)
     request = DrainRequest(filled.pipeline.graph, filled.intake, "slot-0", 1_000)
     run_drain(request, filled.settings, LocalSpread(filled.settings), leases=leases)
     leases.release(other)
-    filled.pipeline.send(filled.intake, ["new"], partition=1)  # after the run on slot 0, so it is not to be skipped
+    # After the run on slot 0, so they are not to be skipped.
+    filled.pipeline.send(filled.intake, ["new"], partition=1)
+    filled.pipeline.send(filled.intake, ["first"], partition=3)
 
     request = DrainRequest(filled.pipeline.graph, filled.intake, "both", 1_000)
     run_drain(request, filled.settings, LocalSpread(filled.settings), leases=leases)
 
-    assert filled.pipeline.doc_ids(filled.second) == {"new": 1}
+    assert filled.pipeline.doc_ids(filled.second) == {"new": 1, "first": 1}
     filled.pipeline.check_ledger_tiles(filled.intake)
     leases.close()
 
