@@ -71,28 +71,6 @@ def test_two_ranges_of_one_partition_may_be_entered_in_one_commit_if_they_join(l
     assert ledger.heads("g", "intake.a", [0]) == {0: 9}
 
 
-def test_of_two_writers_of_one_head_exactly_one_wins_every_time(ledger):
-    rounds, together = 30, Barrier(2)
-
-    def race(run_id):
-        won = 0
-        for number in range(rounds):
-            together.wait()
-            try:
-                ledger.enter([make_entry(number, number + 1, run_id=run_id)])
-                won += 1
-            except LedgerConflict:
-                pass
-            together.wait()
-        return won
-
-    with ThreadPoolExecutor(2) as pool:
-        wins = list(pool.map(race, ["run-a", "run-b"]))
-
-    assert sum(wins) == rounds
-    assert [e.range.start for e in ledger.entries()] == list(range(rounds))
-
-
 def test_writers_of_different_partitions_do_not_disturb_each_other(ledger):
     def fill(partition):
         for number in range(15):
