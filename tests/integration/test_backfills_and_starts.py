@@ -39,11 +39,6 @@ def run(pipeline, unique):
     return drain
 
 
-@pytest.fixture
-def second(unique):
-    return f"pipestream.{unique}.second"
-
-
 def test_a_backfill_drains_its_range_again_and_leaves_the_live_head_alone(pipeline, unique, run, second):
     pipeline.send(f"intake.{unique}", [f"a{n}" for n in range(20)])
     run("live-1")

@@ -4,7 +4,6 @@ from contextlib import closing, suppress
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from pipestream.drain.audit import audit_topic
 from pipestream.drain.model import RangeFailed, consumer_group, ordered_transactional_id, transactional_id
@@ -12,22 +11,12 @@ from pipestream.drain.rebaseline import rebaseline
 from pipestream.errors import LeaseUnavailable, LedgerBusy, OffsetsExpired, TerminalError, TopicReplaced
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import range_consumer, transactional_producer
-from pipestream.leases import DesiredState, open_lease_store
+from pipestream.leases import DesiredState
 from pipestream.ledger import EntryKind, Ledger
+from pipestream.testing.retention import delete_before
 from pipestream.topics.admin import TopicAdmin
 
 pytestmark = pytest.mark.stack
-
-
-@pytest.fixture
-def topic(unique):
-    return f"intake.{unique}"
-
-
-@pytest.fixture
-def leases(pipeline):
-    with closing(open_lease_store(pipeline.settings)) as store:
-        yield store
 
 
 @pytest.fixture
@@ -36,11 +25,6 @@ def move(pipeline, topic, leases):
         return rebaseline(pipeline.settings, pipeline.graph, topic, place, by="ops", leases=leases)
 
     return to
-
-
-@pytest.fixture
-def admin(pipeline):
-    return AdminClient({"bootstrap.servers": pipeline.settings.kafka_bootstrap})
 
 
 @pytest.fixture
@@ -116,12 +100,11 @@ def test_heads_of_partitions_that_a_topic_made_again_lacks_do_not_outlive_the_ol
     assert report.records == 3
 
 
-def test_records_that_retention_deleted_are_given_up_only_by_hand(pipeline, topic, move, admin):
+def test_records_that_retention_deleted_are_given_up_only_by_hand(pipeline, topic, move):
     pipeline.send(topic, ["a", "b"])
     pipeline.drain(topic, "run-1")
     pipeline.send(topic, ["c", "d", "e"])
-    for done in admin.delete_records([TopicPartition(topic, 0, 4)]).values():
-        done.result(120)
+    delete_before(pipeline.settings, topic, 0, 4)
 
     with pytest.raises(OffsetsExpired, match=r"offsets 2\.\.3 were deleted"):
         pipeline.drain(topic, "run-2")

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from pipestream.errors import OffsetsExpired, SettingsInvalid
 from pipestream.kafka.broker import Broker
 from pipestream.offsets.start import StartUnknown, start_offsets
+from pipestream.testing.retention import delete_before
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
 
@@ -85,9 +85,7 @@ def test_an_unknown_group_is_an_error_that_says_what_to_do(ask, unique):
 
 def test_a_group_that_fell_behind_retention_is_an_error(ask, settings, topic, unique):
     commit(settings, f"{unique}-slow", topic, {0: 0, 1: 0})
-    admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap})
-    for future in admin.delete_records([TopicPartition(topic, 0, 2)]).values():
-        future.result(120)
+    delete_before(settings, topic, 0, 2)
 
     with pytest.raises(OffsetsExpired, match=r"\[0\]: offsets 0\.\.1 were deleted"):
         ask(f"committed:{unique}-slow")

@@ -7,8 +7,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
 
 from pipestream.errors import BrokerUnavailable, OffsetsExpired, TopicMissing
 from pipestream.kafka.broker import Broker
@@ -17,6 +16,7 @@ from pipestream.kafka.records import InputRecord
 from pipestream.offsets.ordered import OrderedReader, SourceTopic
 from pipestream.offsets.ordered_ranges import OrderedRangeReader
 from pipestream.offsets.release import ReleaseBuffer
+from pipestream.testing.retention import delete_before
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
 
@@ -304,9 +304,7 @@ def test_records_deleted_before_they_were_read_are_an_error(make_topic, settings
     topic = make_topic(1)
     topic.write([(0, ms) for ms in range(10)])
     ranges = [OffsetRange(topic.name, 0, 2, 10)]
-    admin = AdminClient(topic.config)
-    for future in admin.delete_records([TopicPartition(topic.name, 0, 5)]).values():
-        future.result(120)
+    delete_before(settings, topic.name, 0, 5)
 
     with pytest.raises(OffsetsExpired, match=r"\[0\]: offsets 2\.\.4 were deleted"):
         read_ranges(settings, ranges)

@@ -3,50 +3,24 @@
 from __future__ import annotations
 
 import threading
-from contextlib import closing
 from zlib import crc32
 
 import psycopg
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from pipestream.drain.lag import find_lag
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.model import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.errors import LeaseLost, OffsetsExpired, TasksFailed, TopicReplaced
-from pipestream.kafka.connection import client_config
-from pipestream.leases import DesiredState, open_lease_store
+from pipestream.leases import DesiredState
+from pipestream.testing.retention import delete_before
 from pipestream.topics.admin import TopicAdmin
 
 pytestmark = pytest.mark.stack
 
 # Where a run begins depends on its name.
 FROM_SLOT_0 = next(name for name in map("run-{}".format, range(100)) if crc32(name.encode()) % 2 == 0)
-
-
-@pytest.fixture
-def topic(unique):
-    return f"intake.{unique}"
-
-
-@pytest.fixture
-def second(unique):
-    return f"pipestream.{unique}.second"
-
-
-@pytest.fixture
-def leases(pipeline):
-    with closing(open_lease_store(pipeline.settings)) as store:
-        yield store
-
-
-def delete_before(pipeline, topic, partition, offset):
-    """Do what retention does."""
-    admin = AdminClient(client_config(pipeline.settings))
-    for future in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
-        future.result(120)
 
 
 def test_a_run_drains_every_free_slot_and_leaves_the_taken_ones_to_their_holders(pipeline, topic, second, leases):
@@ -159,7 +133,7 @@ def test_a_slot_that_fails_does_not_keep_the_others_waiting(pipeline, topic, sec
     pipeline.send(topic, ["a1", "a2"], partition=0)
     pipeline.send(topic, ["b1"], partition=1)
     pipeline.drain(topic, "run-1", budget=1)
-    delete_before(pipeline, topic, 0, 2)
+    delete_before(pipeline.settings, topic, 0, 2)
     pipeline.send(topic, ["b2"], partition=1)
 
     with pytest.raises(OffsetsExpired):
@@ -194,7 +168,7 @@ def test_what_retention_deletes_from_a_partition_that_was_empty_at_the_first_run
     pipeline.send(topic, ["a1"], partition=0)
     pipeline.drain(topic, "run-1")
     pipeline.send(topic, ["b1", "b2", "b3"], partition=1)
-    delete_before(pipeline, topic, 1, 2)
+    delete_before(pipeline.settings, topic, 1, 2)
 
     with pytest.raises(OffsetsExpired, match=r"\[1\]: offsets 0\.\.1 were deleted"):
         pipeline.drain(topic, "run-2")
