@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,13 @@ from pipestream.graph.versions import GraphVersions
 from pipestream.leases import open_lease_store
 from pipestream.local import Stack, load_spec
 from pipestream.testing.pipeline import Pipeline
+from pipestream.testing.waiting import wait_until
 from pipestream.topics.apply import apply_graph
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEADLINE_S = 1200.0
 """For a backfill of a few Spark jobs, on a machine that does many other things besides."""
+wait_for = partial(wait_until, timeout_s=DEADLINE_S, poll_s=1.0)
 
 pytestmark = [pytest.mark.stack, pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -90,7 +92,7 @@ class Airflow:
 
     def wait_for_run(self, dag_id: str, run_id: str) -> None:
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"
-        wait_until(lambda: self.call("GET", path)["state"] in ("success", "failed"), f"{run_id} has not ended")
+        wait_for(lambda: self.call("GET", path)["state"] in ("success", "failed"), f"{run_id} has not ended")
         state = self.call("GET", path)["state"]
         assert state == "success", {task: self.log(dag_id, run_id, task) for task in self.tasks(dag_id, run_id)}
 
@@ -117,7 +119,7 @@ class Airflow:
         done = self.run_command("backfill", "create", "--dag-id", dag_id, *days, *more)
         assert done.returncode == 0, done.stdout + done.stderr
         path = f"/api/v2/backfills?dag_id={dag_id}"
-        wait_until(
+        wait_for(
             lambda: all(each["completed_at"] for each in self.call("GET", path)["backfills"]), "the backfill has no end"
         )
 
@@ -127,14 +129,7 @@ class Airflow:
             assert errors == []
             return dag_id in {dag["dag_id"] for dag in self.call("GET", "/api/v2/dags")["dags"]}
 
-        wait_until(is_known, f"Airflow has not found {dag_id}")
-
-
-def wait_until(condition: Callable[[], bool], complaint: str, timeout_s: float = DEADLINE_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{complaint} in {timeout_s:.0f} s"
-        time.sleep(1)
+        wait_for(is_known, f"Airflow has not found {dag_id}")
 
 
 class Installation:
@@ -312,7 +307,7 @@ class Backfilled:
 @pytest.fixture(scope="module")
 def backfilled(install) -> Backfilled:
     made = install("daily", a=4, b=3, c=1)
-    wait_until(lambda: made.airflow.runs(made.dag_id, "scheduled"), "no scheduled run")
+    wait_for(lambda: made.airflow.runs(made.dag_id, "scheduled"), "no scheduled run")
     for run in made.airflow.runs(made.dag_id, "scheduled").values():
         made.airflow.wait_for_run(made.dag_id, run["dag_run_id"])
     assert made.carried() == Counter(four("a", "b", "c"))
