@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -18,6 +17,7 @@ from pipestream.dead_letters.decisions import DECISIONS_TOPIC
 from pipestream.testing.letters import Letters
 from pipestream.testing.settings_file import write_settings
 from pipestream.testing.settling import wait_until_settled
+from pipestream.testing.waiting import wait_until
 
 pytestmark = pytest.mark.stack
 
@@ -100,6 +100,11 @@ def test_a_killed_replay_may_be_followed_by_another_one(letters, start_replay):
     assert letters.replayed() == DOCUMENTS
 
 
+def is_stopped(process):
+    assert process.poll() is None, process.communicate()
+    return psutil.Process(process.pid).status() == psutil.STATUS_STOPPED
+
+
 @pytest.mark.parametrize(
     "fault",
     [
@@ -109,11 +114,7 @@ def test_a_killed_replay_may_be_followed_by_another_one(letters, start_replay):
 )
 def test_a_replay_that_was_stopped_and_overtaken_sends_nothing_more_and_says_why(letters, start_replay, fault):
     stopped = start_replay("r1", fault)
-    deadline = time.monotonic() + 240
-    while psutil.Process(stopped.pid).status() != psutil.STATUS_STOPPED:
-        assert stopped.poll() is None, stopped.communicate()
-        assert time.monotonic() < deadline, "the replay did not get to its second chunk"
-        time.sleep(0.05)
+    wait_until(lambda: is_stopped(stopped), "the replay did not get to its second chunk", timeout_s=240)
 
     report = letters.act(Act.REPLAY, "r2")
     stopped.send_signal(signal.SIGCONT)

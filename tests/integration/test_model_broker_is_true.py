@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from pipestream import faults
@@ -13,6 +11,7 @@ from pipestream.kafka.ranges import OffsetRange, Watermarks
 from pipestream.kafka.records import OutputRecord
 from pipestream.kafka.writer import Progress
 from pipestream.testing.broker import ModelBroker
+from pipestream.testing.waiting import wait_until
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import KEEP_FOREVER_MS, Purpose, TopicSpec
 
@@ -71,11 +70,8 @@ def leave_open(broker, send, monkeypatch):
 
 def wait_until_it_ends_at(broker, topic, high):
     # A commit returns before Kafka has written its marker.
-    deadline = time.monotonic() + 120
-    while (marks := broker.watermarks(topic, [0])[0]).high < high:
-        assert time.monotonic() < deadline, marks
-        time.sleep(0.05)
-    assert marks == Watermarks(0, high)
+    wait_until(lambda: broker.watermarks(topic, [0])[0].high >= high, f"{topic} did not end at {high}")
+    assert broker.watermarks(topic, [0])[0] == Watermarks(0, high)
 
 
 def read(broker, topic, end, size=100):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,6 +11,7 @@ from pipestream.errors import OffsetsExpired, SettingsInvalid
 from pipestream.kafka.broker import Broker
 from pipestream.offsets.start import StartUnknown, start_offsets
 from pipestream.testing.retention import delete_before
+from pipestream.testing.waiting import wait_until
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
 
@@ -106,9 +106,7 @@ def test_records_of_an_open_transaction_are_before_nobodys_start(ask, settings, 
     assert ask("2026-01-31T12:00:00.001Z")[2] == 0
     producer.commit_transaction(120)
     # The commit returns before its marker is in the partition.
-    deadline = time.monotonic() + 120
-    while ask("latest")[2] != 3:
-        assert time.monotonic() < deadline, ask("latest")
+    wait_until(lambda: ask("latest")[2] == 3)
 
 
 def test_a_policy_that_cannot_be_read_is_an_error(ask):

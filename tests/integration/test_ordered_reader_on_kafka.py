@@ -17,6 +17,7 @@ from pipestream.offsets.ordered import OrderedReader, SourceTopic
 from pipestream.offsets.ordered_ranges import OrderedRangeReader
 from pipestream.offsets.release import ReleaseBuffer
 from pipestream.testing.retention import delete_before
+from pipestream.testing.settling import wait_until_settled
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
 
@@ -53,18 +54,7 @@ class Topic:
                 producer.commit_transaction(120)
             else:
                 producer.abort_transaction(120)
-        self.wait_until_stable()
-
-    def wait_until_stable(self):
-        """A commit returns before its markers are in the partitions; until then the last stable offset lags."""
-        deadline = time.monotonic() + DEADLINE_S
-        broker = Broker(self.settings)
-        partitions = broker.identify(self.name).partitions
-        while True:
-            stable = broker.watermarks(self.name, partitions)
-            if {p: marks.high for p, marks in stable.items()} == broker.written_ends(self.name, partitions):
-                return
-            assert time.monotonic() < deadline, f"{self.name} has an open transaction"
+        wait_until_settled(self.settings, [self.name])
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from base64 import b64encode
 
 import pytest
@@ -16,6 +15,7 @@ from pipestream.graph.proto import to_binary
 from pipestream.settings import CONFIG_VARIABLE, Settings
 from pipestream.testing.made import make_task
 from pipestream.testing.settings_file import write_settings
+from pipestream.testing.waiting import wait_until
 from spark_jobs.spreading import SparkSpread
 
 pytestmark = pytest.mark.spark
@@ -109,13 +109,12 @@ def test_cancelled_between_session_and_job_it_runs_no_task(spread, task):
 
 
 def test_cancelled_while_its_tasks_run_it_ends_at_once(spread, task):
+    def is_running():
+        return spread._session is not None and spread._session.sparkContext.statusTracker().getActiveStageIds()
+
     def cancel_when_running():
-        deadline = time.monotonic() + 400
-        while time.monotonic() < deadline:
-            if spread._session is not None and spread._session.sparkContext.statusTracker().getActiveStageIds():
-                spread.cancel()
-                return
-            time.sleep(0.05)
+        wait_until(is_running, "no task ran", timeout_s=400)
+        spread.cancel()
 
     canceller = threading.Thread(target=cancel_when_running)
     canceller.start()

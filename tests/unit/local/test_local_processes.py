@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from dataclasses import replace
 
 import psutil
@@ -13,6 +12,7 @@ from pipestream.errors import StackError
 from pipestream.local.cache import cache_folder, provide
 from pipestream.local.process import find_process, kill_process, start_process, stop_process
 from pipestream.local.tools import read_version, run_tool
+from pipestream.testing.waiting import wait_until
 
 # Prints its child's pid once both run; the child is in a session of its own, as PostgreSQL's are.
 _PARENT = """
@@ -27,10 +27,7 @@ time.sleep(600)
 def _start_parent(log, *, stubborn=False, apart=False):
     program = _PARENT.format(stubborn=stubborn, apart=apart)
     record = start_process([sys.executable, "-c", program], os.environ, log)
-    deadline = time.monotonic() + 120
-    while not (log.exists() and log.read_text().endswith("\n")):
-        assert time.monotonic() < deadline, "the process did not start"
-        time.sleep(0.02)
+    wait_until(lambda: log.exists() and log.read_text().endswith("\n"), "the process did not start")
     return record, psutil.Process(int(log.read_text()))
 
 
