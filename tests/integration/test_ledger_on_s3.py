@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import Barrier
 
 import pytest
 
@@ -14,6 +12,7 @@ from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Ledger
 from pipestream.ledger.upkeep import tidy
 from pipestream.testing.made import make_entry, make_plan
+from pipestream.testing.together import together
 
 pytestmark = pytest.mark.stack
 
@@ -28,17 +27,6 @@ def on_s3(settings, unique):
 @pytest.fixture
 def ledger(on_s3):
     return Ledger(on_s3)
-
-
-def together(count, work):
-    barrier = Barrier(count)
-
-    def run(number):
-        barrier.wait()
-        return work(number)
-
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(run, range(count)))
 
 
 def test_reading_a_ledger_that_is_not_there_finds_nothing_and_makes_nothing(ledger, on_s3):

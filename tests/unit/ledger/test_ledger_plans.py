@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from threading import Barrier
+from datetime import timedelta
 
 import pytest
 from deltalake.exceptions import CommitFailedError
@@ -11,17 +9,16 @@ from deltalake.exceptions import CommitFailedError
 from pipestream.documents.store import ObjectStore
 from pipestream.errors import LedgerBusy, StoreUnavailable
 from pipestream.kafka.ranges import OffsetRange
-from pipestream.ledger import Ledger, Plan, plan_store
+from pipestream.ledger import Ledger, plan_store
 from pipestream.ledger.delta import append
 from pipestream.settings import Settings
-
-BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+from pipestream.testing.made import MADE_AT, make_plan
+from pipestream.testing.together import together
 
 
 def plan(run_id, topic="intake.a", minute=0):
     ranges = (OffsetRange(topic, 0, 5, 9), OffsetRange(topic, 1, 0, 3))
-    planned_at = BEGIN + timedelta(minutes=minute)
-    return Plan(f"{run_id}|{topic}|0", run_id, "g", topic, "id", 0, "g", "h", ranges, "me", 7, planned_at)
+    return make_plan(*ranges, run_id=run_id, planned_at=MADE_AT + timedelta(minutes=minute))
 
 
 @pytest.fixture
@@ -55,36 +52,23 @@ def test_a_plan_is_never_replaced(ledger):
 
 
 def test_of_several_plans_under_one_id_exactly_one_holds(ledger):
-    count = 8
-    barrier = Barrier(count)
-
     def write(minute):
-        barrier.wait()
         try:
             ledger.write_plan(plan("one", minute=minute))
         except LedgerBusy:
             return None
         return minute
 
-    with ThreadPoolExecutor(count) as pool:
-        (won,) = [minute for minute in pool.map(write, range(count)) if minute is not None]
+    (won,) = [minute for minute in together(8, write) if minute is not None]
 
     assert ledger.find_plan("one|intake.a|0") == plan("one", minute=won)
     assert ledger.plans() == [plan("one", minute=won)]
 
 
 def test_runs_that_plan_at_once_are_all_listed(ledger):
-    count = 12
-    barrier = Barrier(count)
+    together(12, lambda number: ledger.write_plan(plan(f"run-{number:02}")))
 
-    def write(number):
-        barrier.wait()
-        ledger.write_plan(plan(f"run-{number:02}"))
-
-    with ThreadPoolExecutor(count) as pool:
-        list(pool.map(write, range(count)))
-
-    assert [found.run_id for found in ledger.plans()] == [f"run-{number:02}" for number in range(count)]
+    assert [found.run_id for found in ledger.plans()] == [f"run-{number:02}" for number in range(12)]
 
 
 def test_a_plan_whose_answer_was_lost_is_known_again(ledger, monkeypatch):
