@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pipestream.errors import LeaseLost, LeaseUnavailable
 from pipestream.leases.none import NoLeaseStore
-from pipestream.leases.store import Assignment, DesiredState, Lease, check_request, lay_out
+from pipestream.leases.store import Assignment, Lease, check_request, lay_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +36,6 @@ class FlakyLeaseStore(NoLeaseStore):
         self.releases: list[Lease] = []
         self.changed = threading.Condition()
         self._held: dict[tuple[str, int], Lease] = {}
-        self._replicas: dict[str, int] = {}
         self._planned: deque[Exception | None] = deque()
         self._is_blocked = False
         self._token = 0
@@ -65,19 +64,6 @@ class FlakyLeaseStore(NoLeaseStore):
         """Wait until ``count`` renewals were asked for, and say whether they were."""
         with self.changed:
             return self.changed.wait_for(lambda: self.renewals >= count, timeout_s)
-
-    def unregister(self, topics: Iterable[str]) -> None:
-        names = list(topics)
-        super().unregister(names)
-        with self.changed:
-            self._held = {key: lease for key, lease in self._held.items() if key[0] not in names}
-
-    def desired(self, topic: str) -> DesiredState:
-        return DesiredState(super().desired(topic).started, self._replicas.get(topic, 1))
-
-    def set_desired(self, topic: str, state: DesiredState) -> None:
-        super().set_desired(topic, DesiredState(state.started))
-        self._replicas[topic] = state.replicas
 
     def acquire(self, topic: str, slot: int, holder: str, ttl_s: float) -> Lease:
         check_request(slot, holder, ttl_s)
@@ -111,6 +97,5 @@ class FlakyLeaseStore(NoLeaseStore):
         return ttl_s
 
     def assignments(self, topic: str | None = None) -> list[Assignment]:
-        replicas = {name: self.desired(name).replicas for name in self.topics() if topic in (None, name)}
         held = [Assignment(lease.topic, lease.slot, lease.holder, lease.token) for lease in self._held.values()]
-        return lay_out(replicas, held)
+        return lay_out({name: 1 for name in self.topics() if topic in (None, name)}, held)
