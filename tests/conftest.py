@@ -116,7 +116,7 @@ def _only_our_settings() -> None:
 def stack(_only_our_settings: None) -> Iterator[Stack]:
     """Kafka, PostgreSQL and S3, to which ``consul`` and ``spark_cluster`` add; on free ports, in a folder of its own.
 
-    Two test runs of one checkout share it, so a test that breaks servers starts them again.
+    All processes of a test run share it, and other runs of the checkout too: a test breaks only servers of its own.
     """
     spec = load_spec(profile="full", folder=STACK_FOLDER, free_ports=True, durable=False)
     with Stack(spec).shared(print, names=SERVERS) as running:
