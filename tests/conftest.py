@@ -194,10 +194,16 @@ def config_file(settings: Settings, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def pipeline(settings: Settings, unique: str, tmp_path: Path) -> Pipeline:
-    """A small graph with every kind of way out, its topics made: ``tests/data/exactly_once.yaml``."""
+def graph_text(unique: str) -> str:
+    """A small graph with every kind of way out, its names of this test's own: ``tests/data/exactly_once.yaml``."""
+    return (REPOSITORY / "tests" / "data" / "exactly_once.yaml").read_text().replace("UNIQUE", unique)
+
+
+@pytest.fixture
+def pipeline(settings: Settings, unique: str, tmp_path: Path, graph_text: str) -> Pipeline:
+    """The graph of ``graph_text``, its topics made."""
     file = tmp_path / f"{unique}.yaml"
-    file.write_text((REPOSITORY / "tests" / "data" / "exactly_once.yaml").read_text().replace("UNIQUE", unique))
+    file.write_text(graph_text)
     made = Pipeline(settings, file)
     made.create_topics()
     return made

@@ -28,14 +28,14 @@ PASSING = "python:pipestream.testing.steps:pass_on"
 class Letters:
     """A pipeline whose second node fails on documents called ``bad…``, and what comes of its dead letters."""
 
-    def __init__(self, settings: Settings, unique: str, folder: Path, template: str) -> None:
+    def __init__(self, settings: Settings, unique: str, folder: Path, graph_text: str) -> None:
         """
-        :param template: a graph with a node ``second``, and UNIQUE for the names of a test's own.
+        :param graph_text: a graph with a node ``second``, and ``unique`` in its names.
         """
         self.settings = settings
         self.unique = unique
         self._folder = folder
-        self._text = template.replace("UNIQUE", unique)
+        self._text = graph_text
         self._runs = 0
         self.intake = f"intake.{unique}"
         self.second = f"pipestream.{unique}.second"

@@ -1,4 +1,4 @@
-"""What tests of the small graph of ``pipeline`` have in common: its topics and its leases."""
+"""What tests of the small graph of ``pipeline`` have in common: its topics, its leases and its dead letters."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipestream.leases import open_lease_store
+from pipestream.testing.letters import Letters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pipestream.leases import LeaseStore
+    from pipestream.settings import Settings
     from pipestream.testing.pipeline import Pipeline
 
 
@@ -32,3 +35,13 @@ def second(unique: str) -> str:
 def leases(pipeline: Pipeline) -> Iterator[LeaseStore]:
     with closing(open_lease_store(pipeline.settings)) as store:
         yield store
+
+
+@pytest.fixture
+def make_letters(settings: Settings, unique: str, tmp_path: Path, graph_text: str) -> Callable[..., Letters]:
+    """Makes a pipeline whose second node fails on bad documents, with some settings changed."""
+
+    def make(**changes: object) -> Letters:
+        return Letters(settings.model_copy(update=changes), unique, tmp_path, graph_text)
+
+    return make

@@ -24,8 +24,6 @@ from pipestream.testing.pipeline import Pipeline
 
 pytestmark = pytest.mark.stack
 
-GRAPH = Path(__file__).parents[1] / "data" / "exactly_once.yaml"
-
 
 @dataclass(frozen=True)
 class Ran:
@@ -54,9 +52,9 @@ def run(capsys, monkeypatch, config_file) -> Run:
 
 
 @pytest.fixture
-def graph_file(unique, tmp_path) -> Path:
+def graph_file(graph_text, tmp_path) -> Path:
     file = tmp_path / "graph.yaml"
-    file.write_text(GRAPH.read_text().replace("UNIQUE", unique))
+    file.write_text(graph_text)
     return file
 
 

@@ -11,7 +11,6 @@ from pipestream.dead_letters import Act, ActionRequest, Selection
 from pipestream.dead_letters.act import make_plan
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC
 from pipestream.dead_letters.log import DecisionLog
-from pipestream.testing.letters import Letters
 from pipestream.testing.settling import wait_until_settled
 from pipestream.wire import DlqMessage
 
@@ -19,9 +18,8 @@ pytestmark = pytest.mark.stack
 
 
 @pytest.fixture
-def letters(settings, unique, tmp_path, request):
-    template = (request.config.rootpath / "tests" / "data" / "exactly_once.yaml").read_text()
-    made = Letters(settings, unique, tmp_path, template)
+def letters(make_letters):
+    made = make_letters()
     made.fail("bad-1", "bad-2")
     return made
 

@@ -31,7 +31,7 @@ from pipestream.graph.hashing import graph_hash
 from pipestream.kafka.connection import client_config
 from pipestream.kafka.records import header
 from pipestream.leases.none import NoLeaseStore
-from pipestream.testing.letters import FAILING, PASSING, Letters
+from pipestream.testing.letters import FAILING, PASSING
 from pipestream.wire import PipeStream
 
 pytestmark = pytest.mark.stack
@@ -42,10 +42,8 @@ FLAKY = "python:pipestream.testing.modules:flaky"
 
 
 @pytest.fixture
-def letters(settings, unique, tmp_path, request):
-    template = (request.config.rootpath / "tests" / "data" / "exactly_once.yaml").read_text()
-    quick = settings.model_copy(update={"chunk_records": 10, "failing_minimum": 1_000})
-    return Letters(quick, unique, tmp_path, template)
+def letters(make_letters):
+    return make_letters(chunk_records=10, failing_minimum=1_000)
 
 
 @pytest.fixture

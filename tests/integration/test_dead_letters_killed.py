@@ -14,7 +14,7 @@ import pytest
 from pipestream import faults
 from pipestream.dead_letters import Act, State
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC
-from pipestream.testing.letters import Letters
+from pipestream.local.state import write_settings
 from pipestream.testing.settings_file import write_settings
 from pipestream.testing.settling import wait_until_settled
 from pipestream.testing.waiting import wait_until
@@ -25,10 +25,9 @@ DOCUMENTS = [f"bad-{number:02}" for number in range(25)]
 
 
 @pytest.fixture
-def letters(settings, unique, tmp_path, request):
+def letters(make_letters):
     """Letters for three transactions of a replay."""
-    template = (request.config.rootpath / "tests" / "data" / "exactly_once.yaml").read_text()
-    made = Letters(settings.model_copy(update={"chunk_records": 10}), unique, tmp_path, template)
+    made = make_letters(chunk_records=10)
     made.fail(*DOCUMENTS)
     return made
 

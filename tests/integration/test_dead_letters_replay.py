@@ -26,7 +26,7 @@ from pipestream.dead_letters.log import DecisionLog
 from pipestream.errors import TopicMissing
 from pipestream.kafka.clients import transactional_producer
 from pipestream.kafka.connection import client_config
-from pipestream.testing.letters import PASSING, Letters
+from pipestream.testing.letters import PASSING
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import required_topics
 
@@ -34,9 +34,8 @@ pytestmark = pytest.mark.stack
 
 
 @pytest.fixture
-def letters(settings, unique, tmp_path, request):
-    template = (request.config.rootpath / "tests" / "data" / "exactly_once.yaml").read_text()
-    return Letters(settings.model_copy(update={"chunk_records": 10}), unique, tmp_path, template)
+def letters(make_letters):
+    return make_letters(chunk_records=10)
 
 
 def test_a_document_that_failed_reaches_the_happy_end_once_after_the_fix_and_a_replay(letters):

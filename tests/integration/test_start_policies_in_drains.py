@@ -25,12 +25,12 @@ pytestmark = pytest.mark.stack
 class Starts:
     """A pipeline whose graph says where to start, and may say something else later."""
 
-    def __init__(self, settings, unique, folder, template):
+    def __init__(self, settings, unique, folder, graph_text):
         self.settings = settings
         self.intake = f"intake.{unique}"
         self.second = f"pipestream.{unique}.second"
         self.happy_end = f"pipestream.{unique}.happy-end"
-        self._text = template.replace("UNIQUE", unique)
+        self._text = graph_text
         self._file = folder / f"{unique}.yaml"
         self._runs = 0
         self._now = datetime.now(UTC).replace(microsecond=0)
@@ -70,9 +70,8 @@ class Starts:
 
 
 @pytest.fixture
-def starts(settings, unique, tmp_path, request):
-    template = (request.config.rootpath / "tests" / "data" / "exactly_once.yaml").read_text()
-    return Starts(settings.model_copy(update={"chunk_records": 10}), unique, tmp_path, template)
+def starts(settings, unique, tmp_path, graph_text):
+    return Starts(settings.model_copy(update={"chunk_records": 10}), unique, tmp_path, graph_text)
 
 
 @pytest.fixture

@@ -64,20 +64,18 @@ def spread(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def task(pipeline_file):
-    graph = b64encode(to_binary(load_graph(pipeline_file))).decode()
-    offsets = ((0, 0, 10),)
+def task(graph_text, unique, tmp_path):
+    file = tmp_path / "graph.yaml"
+    file.write_text(graph_text)
+    topic = f"intake.{unique}"
     return make_task(
-        "intake.t", "first", datasource_id="t", offsets=offsets, transactional_ids=("g/intake.t/0",), graph=graph
+        topic,
+        "first",
+        datasource_id=unique,
+        offsets=((0, 0, 10),),
+        transactional_ids=(f"g/{topic}/0",),
+        graph=b64encode(to_binary(load_graph(file))).decode(),
     )
-
-
-@pytest.fixture
-def pipeline_file(request, tmp_path):
-    template = request.config.rootpath / "tests" / "data" / "exactly_once.yaml"
-    file = tmp_path / "t.yaml"
-    file.write_text(template.read_text().replace("UNIQUE", "t"))
-    return file
 
 
 def test_cancelled_before_it_starts_it_opens_no_session(spread, task, monkeypatch):
