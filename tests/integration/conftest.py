@@ -1,4 +1,4 @@
-"""What tests of the small graph of ``pipeline`` have in common: its topics, its leases and its dead letters."""
+"""What tests of the small graph of ``pipeline`` have in common: its topics, its leases, its dead letters, commands."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipestream.leases import open_lease_store
+from pipestream.testing.commands import Run, make_run
 from pipestream.testing.letters import Letters
 
 if TYPE_CHECKING:
@@ -45,3 +46,10 @@ def make_letters(settings: Settings, unique: str, tmp_path: Path, graph_text: st
         return Letters(settings.model_copy(update=changes), unique, tmp_path, graph_text)
 
     return make
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, config_file: Path) -> Run:
+    """Runs ``pipestream`` with arguments, on the test's ``settings``."""
+    monkeypatch.setenv("PIPESTREAM_CONFIG", str(config_file))
+    return make_run(capsys)

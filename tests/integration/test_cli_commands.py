@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
 
-from pipestream.cli.main import main
 from pipestream.drain.audit import audit_topic
 from pipestream.graph.versions import GraphVersions
 from pipestream.kafka.broker import Broker
@@ -23,32 +18,6 @@ from pipestream.settings import Settings
 from pipestream.testing.pipeline import Pipeline
 
 pytestmark = pytest.mark.stack
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture
-def run(capsys, monkeypatch, config_file) -> Run:
-    monkeypatch.setenv("PIPESTREAM_CONFIG", str(config_file))
-
-    def run_command(*arguments: str | Path) -> Ran:
-        capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
-        printed = capsys.readouterr()
-        return Ran(code, printed.out, printed.err)
-
-    return run_command
 
 
 @pytest.fixture

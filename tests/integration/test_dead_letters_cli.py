@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from pipestream.cli.main import main
 from pipestream.dead_letters import Act, ActionRequest, Selection
 from pipestream.dead_letters.act import make_plan
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC
@@ -25,19 +24,15 @@ def letters(make_letters):
 
 
 @pytest.fixture
-def dlq(letters, capsys, monkeypatch, config_file, tmp_path):
+def dlq(letters, run, monkeypatch, tmp_path):
     """Runs a command on the letters' topic and returns its code and what it printed."""
-    monkeypatch.setenv("PIPESTREAM_CONFIG", str(config_file))
     monkeypatch.chdir(tmp_path)  # where there is no folder of graphs
 
-    def run(command, *arguments, graph=True):
-        graphs = ["--graph", str(letters.pipeline.graph_file)] if graph else []
-        capsys.readouterr()
-        code = main(["dlq", command, *graphs, *map(str, arguments)])
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
+    def run_dlq(command, *arguments, graph=True):
+        graphs = ["--graph", letters.pipeline.graph_file] if graph else []
+        return run("dlq", command, *graphs, *arguments)
 
-    return run
+    return run_dlq
 
 
 def test_a_list_tells_which_document_failed_where_and_why(dlq, letters):

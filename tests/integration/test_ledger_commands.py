@@ -7,24 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from pipestream.cli.main import main
 from pipestream.leases import open_lease_store
 
 pytestmark = pytest.mark.stack
-
-
-@pytest.fixture
-def run(capsys, monkeypatch, config_file):
-    """Run a command; return its exit code, and what it wrote to stdout and stderr."""
-    monkeypatch.setenv("PIPESTREAM_CONFIG", str(config_file))
-
-    def run_command(*arguments):
-        capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run_command
 
 
 @pytest.fixture
@@ -52,7 +37,7 @@ def test_a_head_is_moved_by_offset_and_the_records_behind_it_are_drained_again(r
 
     assert (code, out) == (0, f"{drained}[0]: head moved from 3 to 1\n")
     assert report.records == 2
-    entries = json.loads(run("ledger", "entries", "--topic", drained, "--json")[1])
+    entries = run("ledger", "entries", "--topic", drained, "--json").json()
     (move,) = [entry for entry in entries if entry["kind"] == "rebaselined"]
     assert (move["start"], move["end"]) == (3, 1)
     assert move["run_id"].startswith("rebaseline by ")
@@ -102,18 +87,18 @@ def test_a_move_that_cannot_be_is_refused_and_changes_nothing(rebaseline, pipeli
 def test_upkeep_joins_files_and_moves_no_head(run, pipeline, unique, drained):
     pipeline.send(drained, ["d"])
     pipeline.drain(drained, "run-2")
-    heads = run("ledger", "heads", "--json")[1]
+    heads = run("ledger", "heads", "--json").out
 
     code, out, _ = run("ledger", "upkeep", "--json")
 
     done = {each["table"]: (each["files_joined"], each["files_made"]) for each in json.loads(out)}
     assert (code, done) == (0, {"plans": (2, 1), "entries": (2, 1)})
-    assert run("ledger", "heads", "--json")[1] == heads
-    assert run("ledger", "upkeep", "--retention-hours", "1")[0] == 2
+    assert run("ledger", "heads", "--json").out == heads
+    assert run("ledger", "upkeep", "--retention-hours", "1").code == 2
 
 
 def test_every_command_says_which_ledger_it_read(run, settings, pipeline, drained):
     folder = settings.ledger_uri.removeprefix("file://")
 
     for command in ("heads", "entries", "plans", "upkeep"):
-        assert f"ledger {folder}\n" in run("ledger", command, "--json")[2]
+        assert f"ledger {folder}\n" in run("ledger", command, "--json").err
