@@ -14,7 +14,6 @@ import pytest
 from pipestream import faults
 from pipestream.dead_letters import Act, State
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC
-from pipestream.local.state import write_settings
 from pipestream.testing.settings_file import write_settings
 from pipestream.testing.settling import wait_until_settled
 from pipestream.testing.waiting import wait_until
