@@ -486,6 +486,7 @@ def test_a_letter_that_is_not_there_is_told(run, applied, unique):
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark_cluster")
 def test_a_topic_is_drained_over_spark_and_no_folder_is_left_where_it_was_typed(
     run, applied, documents, unique, tmp_path, monkeypatch
 ):
