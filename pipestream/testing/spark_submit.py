@@ -71,4 +71,6 @@ class FakeSpark:
         return call
 
     def option(self, name: str) -> str:
-        return self.arguments[self.arguments.index(name) + 1]
+        """Return an option's value, which is the next argument or in one piece with it."""
+        in_one = [each for each in self.arguments if each.startswith(f"{name}=")]
+        return in_one[0].partition("=")[2] if in_one else self.arguments[self.arguments.index(name) + 1]
