@@ -61,6 +61,7 @@ class TransactionalWriter:
         self._settings = settings
         self._topic = topic
         self._hangs = False
+        self._has_failed = False
         self._is_refused = False
         self._lost_count = False
         for other in transactional_ids[1:]:
@@ -139,6 +140,8 @@ class TransactionalWriter:
         Kafka judges whole batches, compressed: of a record larger than its topic's limit, only sending it tells.
         """
         suspect = [place for place, each in enumerate(outputs) if _size_in_batch(each) > limits[each.topic]]
+        if not suspect:
+            return None
         places = sorted(suspect, key=lambda place: outputs[place].size_bytes, reverse=True)
         sent: list[int] = []
 
@@ -163,7 +166,7 @@ class TransactionalWriter:
 
         :raises _Refused: Kafka refused a record for its size.
         """
-        self._is_refused = False
+        self._has_failed = self._is_refused = False
         try:
             self._producer.begin_transaction()
             work()
@@ -186,16 +189,20 @@ class TransactionalWriter:
             raise self._explain(cause) from error
 
     def _deliver(self) -> None:
-        """Wait until what was produced has arrived, or one of it was refused; a commit tells of other trouble."""
+        """Wait until what was produced has arrived. Of trouble other than a refusal, the next call or a commit tells.
+
+        Once a record has failed, the client sends no more of this transaction, and waiting for the others is in vain.
+        """
         deadline = time.monotonic() + self._settings.kafka_timeout_s
-        while self._producer.flush(_DELIVERY_POLL_S) and time.monotonic() < deadline:
-            if self._is_refused:
-                break
+        while self._producer.flush(_DELIVERY_POLL_S) and not self._has_failed and time.monotonic() < deadline:
+            pass
         if self._is_refused:
             raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
 
     def _note_delivery(self, error: KafkaError | None, _message: Message) -> None:
-        self._is_refused = self._is_refused or (error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE)
+        if error is not None:
+            self._has_failed = True
+            self._is_refused = self._is_refused or error.code() == KafkaError.MSG_SIZE_TOO_LARGE
 
     def _produce(self, output: OutputRecord) -> None:
         headers: list[tuple[str, str | bytes | None]] = list(output.headers)
