@@ -34,6 +34,8 @@ open(sys.argv[2], "w").write(json.dumps(result))
 """
 
 
+# Not in every test run: that drains run on the workers with our Python, and jobs with Delta, is shown there apart.
+@pytest.mark.slow
 def test_a_submitted_job_runs_on_the_workers_with_our_python_and_delta(stack, spark_cluster, tmp_path):
     job = tmp_path / "job.py"
     job.write_text(_JOB)
