@@ -18,8 +18,8 @@ MODULE = "    module: python:pipestream.testing.modules:raising\n    config: {on
     ("point", "nth"),
     [
         pytest.param(faults.CHUNK_PRODUCED, 3, id="sent but not committed"),
-        pytest.param(faults.CHUNK_COMMITTED, 3, id="committed with chunks to follow"),
-        pytest.param(faults.RANGES_DRAINED, 1, id="all committed but not entered"),
+        pytest.param(faults.CHUNK_COMMITTED, 3, id="committed with chunks to follow", marks=pytest.mark.slow),
+        pytest.param(faults.RANGES_DRAINED, 1, id="all committed but not entered", marks=pytest.mark.slow),
     ],
 )
 def test_a_drain_killed_with_dead_letters_in_hand_writes_each_of_them_once(

@@ -73,7 +73,7 @@ def test_a_store_that_stays_busy_fails_the_run_and_the_next_one_completes(
 @pytest.mark.parametrize(
     ("trouble", "times", "row"),
     [
-        pytest.param(Trouble.SILENCE, 3, "S3 times out for a while", id="silence"),
+        pytest.param(Trouble.SILENCE, 3, "S3 times out for a while", id="silence", marks=pytest.mark.slow),
         pytest.param(Trouble.LOST_ANSWER, 15, "S3 accepts a PUT and the answer is lost", id="lost answer"),
     ],
 )
