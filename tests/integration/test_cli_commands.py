@@ -7,15 +7,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
 
 from pipestream.drain.audit import audit_topic
 from pipestream.graph.versions import GraphVersions
 from pipestream.kafka.broker import Broker
-from pipestream.kafka.clients import admin_client, start_producer
+from pipestream.kafka.clients import start_producer
 from pipestream.leases import open_lease_store
-from pipestream.settings import Settings
 from pipestream.testing.pipeline import Pipeline
+from pipestream.testing.retention import delete_before
 
 pytestmark = pytest.mark.stack
 
@@ -78,13 +77,6 @@ def documents(tmp_path) -> Path:
     for name in ("a", "b", "bad-one", "fused-one"):
         (folder / f"{name}.txt").write_text(name)
     return folder
-
-
-def delete_before(settings: Settings, topic: str, partition: int, offset: int) -> None:
-    """Do what retention does."""
-    admin = admin_client(settings)
-    for future in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
-        future.result(120)
 
 
 def test_documents_go_from_a_folder_to_a_complete_ledger(run, applied, documents, unique):
