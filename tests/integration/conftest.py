@@ -53,3 +53,27 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, con
     """Runs ``pipestream`` with arguments, on the test's ``settings``."""
     monkeypatch.setenv("PIPESTREAM_CONFIG", str(config_file))
     return make_run(capsys)
+
+
+@pytest.fixture
+def graph_file(graph_text: str, tmp_path: Path) -> Path:
+    file = tmp_path / "graph.yaml"
+    file.write_text(graph_text)
+    return file
+
+
+@pytest.fixture
+def applied(run: Run, graph_file: Path) -> Path:
+    """The graph's file, applied."""
+    assert run("graph", "apply", graph_file).code == 0
+    return graph_file
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    """A folder of four documents, one of which fails and one of which takes the fused edge."""
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    for name in ("a", "b", "bad-one", "fused-one"):
+        (folder / f"{name}.txt").write_text(name)
+    return folder

@@ -2,81 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from pipestream.drain.audit import audit_topic
-from pipestream.graph.versions import GraphVersions
-from pipestream.kafka.broker import Broker
-from pipestream.kafka.clients import start_producer
 from pipestream.leases import open_lease_store
 from pipestream.testing.pipeline import Pipeline
-from pipestream.testing.retention import delete_before
 
 pytestmark = pytest.mark.stack
-
-
-@pytest.fixture
-def graph_file(graph_text, tmp_path) -> Path:
-    file = tmp_path / "graph.yaml"
-    file.write_text(graph_text)
-    return file
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong", "told"),
-    [
-        pytest.param("to: fused\n", "to: fuzed  # here\n", "there is no node fuzed", id="an unknown node"),
-        pytest.param(
-            "edges:\n",
-            "  - id: first  # here\n    module: python:pipestream.testing.steps:pass_on\nedges:\n",
-            "first",
-            id="a duplicate id",
-        ),
-        pytest.param(
-            'when: doc.search_metadata.title.startsWith("fused")\n',
-            'when: doc.search_metadata.titel == "fused"  # here\n',
-            "titel",
-            id="a bad condition",
-        ),
-    ],
-)
-def test_a_bad_graph_file_is_refused_with_the_place_and_changes_nothing(
-    run, graph_file, settings, unique, right, wrong, told
-):
-    text = graph_file.read_text()
-    assert right in text
-    text = text.replace(right, wrong)
-    graph_file.write_text(text)
-    line = text.partition("# here")[0].count("\n") + 1
-
-    ran = run("graph", "apply", graph_file)
-
-    assert ran.code == 2
-    (problem,) = [problem for problem in ran.err.splitlines() if f"{graph_file}:{line}: " in problem]
-    assert told in problem
-    assert [topic for topic in Broker(settings).existing() if unique in topic] == []
-    with closing(GraphVersions(settings)) as versions, closing(open_lease_store(settings)) as leases:
-        assert versions.graph_ids() == []
-        assert leases.topics() == []
-
-
-@pytest.fixture
-def applied(run, graph_file) -> Path:
-    assert run("graph", "apply", graph_file).code == 0
-    return graph_file
-
-
-@pytest.fixture
-def documents(tmp_path) -> Path:
-    folder = tmp_path / "documents"
-    folder.mkdir()
-    for name in ("a", "b", "bad-one", "fused-one"):
-        (folder / f"{name}.txt").write_text(name)
-    return folder
 
 
 def test_documents_go_from_a_folder_to_a_complete_ledger(run, applied, documents, unique):
@@ -270,162 +204,6 @@ def test_an_unregistered_topic_cannot_be_set(run, applied):
     assert "intake.nobody is not registered" in ran.err
 
 
-def test_a_graph_has_a_history_that_can_be_gone_back_in(run, applied, unique):
-    first = applied.read_text()
-    applied.write_text(first.replace("partitions: 2", "partitions: 3"))
-
-    changed = run("graph", "diff", applied)
-    dry = run("graph", "apply", applied, "--dry-run", "--json").json()
-    run("graph", "apply", applied)
-    back = run("graph", "rollback", unique, "1", "--file", applied, "--json")
-    history = run("graph", "history", unique, "--json").json()
-
-    assert "partitions 2 → 3" in changed.out
-    assert dry["grow"][f"intake.{unique}"] == 3
-    assert back.json()["version"]["version"] == 1
-    assert [(version["version"], version["active"]) for version in history] == [(2, False), (1, True)]
-    assert run("graph", "diff", applied).out == "no difference\n"
-    assert "partitions 3 → 2" in run("graph", "diff", f"{unique}@2", f"{unique}@1").out
-
-
-def without_datasource(graph_file: Path) -> None:
-    """Take the datasource out of a graph, so that its intake topic is needed no longer."""
-    head, _, rest = graph_file.read_text().partition("datasources:")
-    graph_file.write_text(f"{head}nodes:{rest.partition('nodes:')[2]}")
-
-
-@pytest.fixture
-def drained(run, applied, settings, unique) -> str:
-    """A topic whose two records are drained."""
-    topic = f"intake.{unique}"
-    Pipeline(settings, applied).send(topic, ["a", "b"])
-    assert run("drain", "--graph", applied, "--topic", topic, "--json").json()["records"] == 2
-    return topic
-
-
-def test_a_topic_whose_unread_records_retention_deleted_does_not_stand_in_the_way_and_goes(
-    run, applied, drained, settings, unique
-):
-    Pipeline(settings, applied).send(drained, ["c", "d", "e"])
-    without_datasource(applied)
-    unread = run("graph", "apply", applied, "--json").json()["unread"]
-    delete_before(settings, drained, 0, 4)
-    some_deleted = run("graph", "apply", applied, "--json")
-    delete_before(settings, drained, 0, 5)
-    all_deleted = run("graph", "apply", applied, "--json")
-
-    assert unread == [drained]
-    assert (some_deleted.code, some_deleted.json()["unread"]) == (0, [drained])
-    assert (all_deleted.code, all_deleted.json()["retired"]) == (0, [drained])
-    assert drained not in Broker(settings).existing()
-
-
-def test_a_topic_with_an_open_transaction_stays_though_all_that_is_committed_is_drained(
-    run, applied, drained, settings, unique
-):
-    producer = start_producer(settings, unique, drained)
-    producer.begin_transaction()
-    producer.produce(drained, b"not committed yet", partition=0)
-    assert producer.flush(120) == 0
-    without_datasource(applied)
-    ran = run("graph", "apply", applied, "--json")
-    producer.abort_transaction(120)
-
-    assert (ran.code, ran.json()["unread"]) == (0, [drained])
-    assert drained in Broker(settings).existing()
-
-
-def test_an_unknown_version_is_told(run, applied, unique):
-    ran = run("graph", "rollback", unique, "9")
-
-    assert ran.code == 2
-    assert f"graph {unique} has no version 9" in ran.err
-
-
-def test_a_backfill_goes_beside_the_live_run_and_once(run, applied, documents, unique):
-    topic = f"intake.{unique}"
-    run("ingest", "--graph", applied, "--datasource", unique, documents)
-    run("drain", "--graph", applied, "--topic", topic)
-    arguments = ("backfill", "again", "--graph", applied, "--topic", topic, "--since", "2026-01-01", "--json")
-
-    estimate = run(*arguments, "--dry-run")
-    first = run(*arguments)
-    second = run(*arguments)
-    lanes = {head["lane"] for head in run("ledger", "heads", "--json").json()}
-
-    assert estimate.json()["offsets"] == 4
-    assert (first.json()["lane"], first.json()["records"]) == (f"{unique}@again", 4)
-    assert run("ledger", "entries", "--lane", f"{unique}@again", "--json").json()[0]["run_id"] == first.json()["run_id"]
-    assert second.json()["run_id"] != first.json()["run_id"]
-    assert run("ledger", "entries", "--run", second.json()["run_id"], "--json").json() == []
-    assert lanes == {unique, f"{unique}@again"}
-
-
-@pytest.mark.parametrize(
-    ("options", "drained_again"),
-    [
-        pytest.param(["--offsets", "0:1-3", "--offsets", "1:1-2"], ["b", "c", "f"], id="offsets"),
-        pytest.param(["--offsets", "0:0-3"], ["a", "b", "c"], id="offsets of one partition"),
-        pytest.param(["--since", "PT6H", "--doc-id", "b", "--doc-id", "e"], ["b", "e"], id="documents"),
-        pytest.param(["--offsets", "0:1-4", "--doc-id", "a", "--doc-id", "b"], ["b"], id="documents among offsets"),
-    ],
-)
-def test_a_backfill_drains_the_offsets_and_documents_that_are_named_and_no_others(
-    run, applied, settings, unique, options, drained_again
-):
-    topic = f"intake.{unique}"
-    pipeline = Pipeline(settings, applied)
-    pipeline.send(topic, ["a", "b", "c", "d"], partition=0)
-    pipeline.send(topic, ["e", "f"], partition=1)
-
-    ran = run("backfill", "some", "--graph", applied, "--topic", topic, *options)
-
-    assert ran.code == 0, ran.err
-    assert pipeline.doc_ids(f"pipestream.{unique}.second") == dict.fromkeys(drained_again, 1)
-
-
-def test_a_backfill_of_a_datasource_covers_every_graph_that_drains_it(run, applied, documents, unique, monkeypatch):
-    folder = applied.parent / "graphs"
-    folder.mkdir()
-    text = applied.read_text()
-    (folder / "one.yaml").write_text(text)
-    other = text.replace(f"graph: {unique}", f"graph: {unique}-other").replace(
-        f"cluster: {unique}", f"cluster: {unique}b"
-    )
-    (folder / "other.yaml").write_text(other)
-    monkeypatch.setenv("PIPESTREAM_GRAPHS_FOLDER", str(folder))
-    run("graph", "apply", folder / "other.yaml")
-    run("ingest", "--graph", applied, "--datasource", unique, documents)
-    arguments = ("backfill", "again", "--datasource", unique, "--since", "PT6H")
-
-    estimates = run(*arguments, "--dry-run", "--json").json()
-    said = run(*arguments)
-    finished = run(*arguments, "--json").json()
-
-    assert [estimate["offsets"] for estimate in estimates] == [4, 4]
-    assert said.code == 0, said.err
-    assert said.out.count(f"intake.{unique}: 4 records") == 2
-    assert [report["lane"] for report in finished] == [f"{unique}@again", f"{unique}-other@again"]
-    assert [report["status"] for report in finished] == ["empty", "empty"]
-
-
-def test_a_backfill_uses_the_graph_of_then(run, applied, documents, unique):
-    topic = f"intake.{unique}"
-    run("ingest", "--graph", applied, "--datasource", unique, documents)
-    run("drain", "--graph", applied, "--topic", topic)
-    # From now on everything ends at once.
-    applied.write_text(applied.read_text().partition("edges:")[0])
-    run("graph", "apply", applied)
-    arguments = ("--graph", applied, "--topic", topic, "--since", "PT6H", "--json")
-
-    now = run("backfill", "as-now", *arguments).json()
-    then = run("backfill", "as-then", *arguments, "--graph-version", "then").json()
-    first = run("backfill", "as-first", *arguments, "--graph-version", "1").json()
-
-    assert now["documents_out"] == {"happy-end": 4}
-    assert then["documents_out"] == first["documents_out"] == {"first--second": 3, "happy-end": 1}
-
-
 def test_a_topic_that_was_never_drained_starts_where_the_run_says(run, applied, documents, unique):
     topic = f"intake.{unique}"
     run("ingest", "--graph", applied, "--datasource", unique, documents)
@@ -437,13 +215,6 @@ def test_a_topic_that_was_never_drained_starts_where_the_run_says(run, applied, 
     assert (first.code, first.json()["status"]) == (0, "empty")
     assert second.json()["status"] == "empty", "a place once chosen is kept"
     assert kinds == {"skipped"}
-
-
-def test_a_backfill_without_a_range_is_refused(run, applied, unique):
-    ran = run("backfill", "again", "--graph", applied, "--topic", f"intake.{unique}")
-
-    assert ran.code == 2
-    assert "either a time range" in ran.err
 
 
 def test_dead_letters_are_listed_shown_and_decided_about(run, applied, documents, unique):
