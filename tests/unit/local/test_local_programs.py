@@ -82,7 +82,7 @@ def test_what_is_nowhere_is_built_once_with_the_go_of_the_machine(path, make_pro
     built = find_tool(CONSUL, told.append)
 
     assert ask(built) == "Consul v1.22.7 built with 1.26.0"
-    assert told == ["building consul 1.22.7 from source (first time only, about 5 minutes)"]
+    assert told == ["building consul 1.22.7 from source (first time only, about 4 minutes)"]
     assert built.with_name("consul.gopath").read_text() == ""  # the caches of whoever has Go are theirs
     assert find_tool(CONSUL, pytest.fail) == built
 
