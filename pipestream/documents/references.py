@@ -57,7 +57,7 @@ def check_key(key: str) -> str:
 def key_of(stream: PipeStream) -> str:
     """Return the key of the object that a stream's ``document_ref`` names.
 
-    A reference may only lead into its own account, so that a forged record cannot read another's documents.
+    A reference may only lead into the account of its stream.
 
     :raises RecordInvalid: there is no reference, or it does not name an object that it may.
     """

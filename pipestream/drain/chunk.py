@@ -136,6 +136,7 @@ class ChunkProcessor:
             raise RecordInvalid("the stream has neither a document nor a reference to one")
         if self.task.datasource_id:
             stream.current_node_id = self.task.node_id
+            self._settle_account(stream)
         elif not stream.stream_id:
             raise RecordInvalid("a stream on a node's topic needs a stream_id")
         elif stream.current_node_id != self.task.node_id:
@@ -149,10 +150,21 @@ class ChunkProcessor:
         stream.cluster_id = self.graph.cluster_id
         stream.hop_count = 0
         metadata.datasource_id = task.datasource_id
-        metadata.account_id = metadata.account_id or stream.document_ref.account_id
-        metadata.account_id = metadata.account_id or self.graph.datasource_by_id[task.datasource_id].account_id
         metadata.entry_node_id = task.node_id
         metadata.graph_id = self.graph.graph_id
+
+    def _settle_account(self, stream: PipeStream) -> None:
+        """Give an intake record the account of its datasource: whoever can write to the topic cannot choose another,
+        and so reach documents that are not theirs.
+        """
+        datasource = self.graph.datasource_by_id[self.task.datasource_id]
+        for account_id in (stream.metadata.account_id, stream.document_ref.account_id):
+            if account_id not in ("", datasource.account_id):
+                raise RecordInvalid(
+                    f"the record is of account {account_id!r}, but datasource {datasource.datasource_id} "
+                    f"is of {datasource.account_id!r}"
+                )
+        stream.metadata.account_id = datasource.account_id
 
     def _add(self, result: RecordResult, emission: Emission, *, is_entry: bool) -> None:
         result.error = emission.error or result.error
@@ -248,9 +260,9 @@ class ChunkProcessor:
             stream = _parse(record)
             if not stream.HasField("document"):
                 return None
-            account_id = stream.metadata.account_id
             if task.datasource_id:
-                account_id = account_id or self.graph.datasource_by_id[task.datasource_id].account_id
+                self._settle_account(stream)
+            account_id = stream.metadata.account_id
             # Derived from the record's place, so that it is the same in a second try and no other record's.
             stored_as = derive_stream_id(task.lane, task.topic_id, record.topic, record.partition, record.offset)
             key = _variant(stream_key(account_id, stored_as, node_id), "failed")

@@ -107,7 +107,11 @@ DATASOURCE = Section(
     "datasource",
     {
         "id": Field(_ID, "Part of the intake topic's name.", required=True),
-        "account": Field(_ID, "Account that owns the documents; part of every object's key.", required=True),
+        "account": Field(
+            _ID,
+            "Account that owns the documents; part of every object's key. Records of another one are refused.",
+            required=True,
+        ),
         "entry": Field(_ID, "Node that its documents enter.", required=True),
         "name": Field(Text(), "Name for people."),
         "partitions": Field(Whole(1, MAX_PARTITIONS), "Partitions of the intake topic."),

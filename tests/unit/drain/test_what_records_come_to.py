@@ -157,6 +157,34 @@ def test_without_payload_what_cannot_be_stored_stays_in_its_dead_letter(processo
     assert result.objects == {}
 
 
+@pytest.mark.parametrize("said_by", ["stream", "reference", "both"])
+def test_an_intake_record_of_another_account_than_its_datasources_is_refused(processor_of, store, said_by):
+    key = "documents/victim/s/doc/theirs.pb"
+    store.put(key, stream_of("doc").document.SerializeToString())
+    stream = PipeStream()
+    stream.document_ref.object_key = key
+    if said_by != "reference":
+        stream.metadata.account_id = "victim"
+    if said_by != "stream":
+        stream.document_ref.account_id = "victim"
+
+    result = processor_of(FAILING).process([record_of(stream)])
+
+    reason = "RecordInvalid: the record is of account 'victim', but datasource s is of 'acme'"
+    assert (result.failed, result.last_error, result.objects) == (1, reason, {})
+
+
+def test_an_intake_record_that_names_no_account_is_of_its_datasources(processor_of, store):
+    store.put("documents/acme/s/doc/ours.pb", stream_of("doc").document.SerializeToString())
+    stream = PipeStream()
+    stream.document_ref.object_key = "documents/acme/s/doc/ours.pb"
+
+    result = processor_of(FAILING).process([record_of(stream)])
+
+    assert result.failed == 0
+    assert PipeStream.FromString(only_output(result).value).metadata.account_id == "acme"
+
+
 def test_what_a_fused_node_could_not_process_is_not_stored_under_the_name_of_its_output(processor_of, store):
     failed = processor_of(FUSED).process([record_of(stream_of("bad"))])
     store.put_many(list(failed.objects.items()))
