@@ -123,9 +123,8 @@ class ChunkProcessor:
         key = "" if stream.HasField("document") else key_of(stream)
         if self.task.datasource_id:
             self._enter_graph(stream, record)
-        elif not self.task.is_live:
-            # The live run's objects and children have names derived from this id; ours must differ.
-            stream.stream_id = derive_child_id(stream.stream_id, self.task.node_id, f"lane/{self.task.lane}")
+        else:
+            self._enter_lane(stream)
         check_key_part(stream.metadata.account_id, "account id")
         check_key_part(stream.stream_id, "stream id")
         return stream, key
@@ -165,6 +164,13 @@ class ChunkProcessor:
                     f"is of {datasource.account_id!r}"
                 )
         stream.metadata.account_id = datasource.account_id
+
+    def _enter_lane(self, stream: PipeStream) -> None:
+        """In a backfill, give a node's record another identity: the live run's objects and children have names derived
+        from the one it has.
+        """
+        if not self.task.is_live:
+            stream.stream_id = derive_child_id(stream.stream_id, self.task.node_id, f"lane/{self.task.lane}")
 
     def _add(self, result: RecordResult, emission: Emission, *, is_entry: bool) -> None:
         result.error = emission.error or result.error
@@ -227,11 +233,10 @@ class ChunkProcessor:
         topic = policy.topic_override or dead_letter_topic(self.graph.cluster_id, node_id)
         if is_entry and self.task.datasource_id:
             topic = intake_dead_letter_topic(self.task.datasource_id)
-        value = None
-        if not is_entry:
+        if is_entry:
+            value = self._entry_letter(result, node_id, include_payload=policy.include_payload)
+        else:
             value = self._store(result, emission)
-        elif not policy.include_payload:
-            value = self._without_document(result, node_id)
         result.outputs.append(
             dead_letter(
                 record,
@@ -249,32 +254,49 @@ class ChunkProcessor:
         )
         result.dead_letters += 1
 
-    def _without_document(self, result: RecordResult, node_id: str) -> bytes | None:
-        """Return a record's value with a reference in place of its document, which is stored instead.
+    def _entry_letter(self, result: RecordResult, node_id: str, *, include_payload: bool) -> bytes | None:
+        """Return the letter of a record that failed at its own node; nothing where that is the record as it came.
 
-        Nothing where there is no document in it, or none that can be stored: the value then stays as it is, for
-        there is nowhere else to keep it.
+        A record that cannot be read stays as it is, for there is nothing to change in it.
         """
-        record, task = result.record, self.task
         try:
-            stream = _parse(record)
-            if not stream.HasField("document"):
-                return None
-            if task.datasource_id:
-                self._settle_account(stream)
-            account_id = stream.metadata.account_id
-            # Derived from the record's place, so that it is the same in a second try and no other record's.
-            stored_as = derive_stream_id(task.lane, task.topic_id, record.topic, record.partition, record.offset)
-            key = _variant(stream_key(account_id, stored_as, node_id), "failed")
+            stream = _parse(result.record)
+            is_changed = self._rename_for_replay(stream)
+            if stream.HasField("document") and not include_payload:
+                self._put_document_aside(result, stream, node_id)
+                is_changed = True
         except (RecordInvalid, IdInvalid):
             return None
+        return stream.SerializeToString(deterministic=True) if is_changed else None
+
+    def _rename_for_replay(self, stream: PipeStream) -> bool:
+        """Give a letter of a node's backfill the identity that the backfill gave its record; return whether it did.
+
+        A replay goes through the live topic. Under the record's own identity it would overwrite what the live run
+        made of it.
+        """
+        if self.task.datasource_id or self.task.is_live:
+            return False
+        if not stream.HasField("document"):
+            stream.document_ref.object_key = key_of(stream)  # which may follow from the identity
+        self._enter_lane(stream)
+        return True
+
+    def _put_document_aside(self, result: RecordResult, stream: PipeStream, node_id: str) -> None:
+        """Put a reference in place of a document, which is stored instead."""
+        record, task = result.record, self.task
+        if task.datasource_id:
+            self._settle_account(stream)
+        account_id = stream.metadata.account_id
+        # Derived from the record's place, so that it is the same in a second try and no other record's.
+        stored_as = derive_stream_id(task.lane, task.topic_id, record.topic, record.partition, record.offset)
+        key = _variant(stream_key(account_id, stored_as, node_id), "failed")
         result.objects[key] = stream.document.SerializeToString(deterministic=True)
         stream.document_ref.CopyFrom(
             DocumentReference(
                 doc_id=stream.document.doc_id, source_node_id=node_id, account_id=account_id, object_key=key
             )
         )
-        return stream.SerializeToString(deterministic=True)
 
 
 def _parse(record: InputRecord) -> PipeStream:

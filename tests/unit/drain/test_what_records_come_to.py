@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from pipestream.documents.references import key_of
+from pipestream.documents.references import key_of, stream_key
 from pipestream.drain.chunk import ChunkProcessor
 from pipestream.drain.dead_letters import CONNECT, OWN
 from pipestream.drain.result import ChunkResult, RecordResult
@@ -135,9 +135,36 @@ def test_documents_of_a_nodes_own_topic_and_of_backfills_are_stored_apart(proces
 
     for result in (live, backfill):
         kept = PipeStream.FromString(only_output(result).value)
-        assert (kept.stream_id, kept.current_node_id) == ("s1", "b")
+        assert kept.current_node_id == "b"
         assert [key_of(kept)] == list(result.objects)
     assert live.objects.keys().isdisjoint(backfill.objects)
+
+
+@pytest.mark.parametrize("payload", ["inline", "stored aside", "by reference", "by reference without a key"])
+def test_a_replay_of_what_failed_in_a_backfill_leaves_alone_what_the_live_run_made(processor_of, store, payload):
+    graph = WITHOUT_PAYLOAD if payload == "stored aside" else FAILING
+    mended = graph.replace("fail_on_bad", "pass_on").replace("to: b}", "to: b}, {from: b, to: a, max_hops: 9}")
+    stream = stream_of("bad", account_id="acme")
+    stream.stream_id = "s1"
+    stream.current_node_id = "b"
+    if payload.startswith("by reference"):
+        key = stream_key("acme", "s1", "a")
+        store.put(key, stream.document.SerializeToString())
+        stream.document_ref.source_node_id = "a"
+        stream.document_ref.object_key = "" if payload.endswith("without a key") else key
+    record = record_of(stream, topic="pipestream.main.b")
+
+    live = processor_of(mended, record.topic).process([record])
+    backfill = processor_of(graph, record.topic, lane="g@again").process([record])
+    store.put_many(list(backfill.objects.items()))
+    letter = only_output(backfill)
+    replayed = processor_of(mended, record.topic).process(
+        [InputRecord(record.topic, 0, 99, 0, letter.key, letter.value)]
+    )
+
+    assert (live.failed, backfill.failed, replayed.failed) == (0, 1, 0)
+    assert live.objects.keys().isdisjoint(replayed.objects)
+    assert [*live.objects.values()] == [*replayed.objects.values()]
 
 
 @pytest.mark.parametrize(
