@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from pipestream.errors import OffsetsExpired, SettingsInvalid
+from pipestream.errors import OffsetsExpired, SettingsInvalid, TopicMissing
 from pipestream.kafka.broker import Broker
 from pipestream.offsets.start import StartUnknown, start_offsets
 from pipestream.testing.retention import delete_before
@@ -112,3 +112,12 @@ def test_records_of_an_open_transaction_are_before_nobodys_start(ask, settings, 
 def test_a_policy_that_cannot_be_read_is_an_error(ask):
     with pytest.raises(SettingsInvalid, match="start_at: 'yesterday' is not a place to start"):
         ask("yesterday")
+
+
+def test_an_offset_that_kafka_does_not_take_is_told_though_it_took_others(settings, topic, unique):
+    broker = Broker(settings)
+
+    with pytest.raises(TopicMissing):
+        broker.commit(f"{unique}-group", topic, {0: 1, 99: 1})
+
+    assert broker.committed(f"{unique}-group", topic, [0])[0].offset == 1
