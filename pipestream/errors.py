@@ -20,7 +20,7 @@ Those of one part only are defined beside what they are about; their module stan
     - GraphInvalid            a graph breaks a rule; it lists every problem
     - IdInvalid               an id that cannot become a topic, a key or a path
     - LedgerConflict          another run entered an overlapping range first
-    - OffsetsExpired          Kafka deleted offsets that were never drained
+    - OffsetsExpired          Kafka deleted offsets that are to be read
     - TopicRewound            the ledger is ahead of the topic
       - TopicReplaced         the topic was deleted and made again
     - TopicMissing            a topic the graph needs is not on the broker
@@ -195,17 +195,21 @@ def _rebaseline(topic: str) -> str:
 
 
 class OffsetsExpired(TerminalError):
-    """Kafka no longer holds offsets the ledger has not entered."""
+    """Kafka no longer holds offsets that are to be read."""
 
-    def __init__(self, topic: str, partition: int, head: int, earliest: int) -> None:
+    def __init__(self, topic: str, partition: int, start: int, earliest: int, way_out: str = "") -> None:
+        """:param way_out: what to do for those who do not read at the ledger's live heads."""
         self.topic = topic
         self.partition = partition
-        self.head = head
+        self.start = start
         self.earliest = earliest
-        super().__init__(
-            f"{topic}[{partition}]: offsets {head}..{earliest - 1} were deleted by retention before they were drained; "
+        self.way_out = way_out or (
             f"give them up and go on with what is left: {_rebaseline(topic)}. So that it does not happen again, raise "
             f"retention_hours in the graph"
+        )
+        super().__init__(
+            f"{topic}[{partition}]: offsets {start}..{earliest - 1} were deleted by retention before they were read; "
+            f"{self.way_out}"
         )
 
 

@@ -16,6 +16,7 @@ from pipestream.ids import check_graph_id
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.ranges import OffsetRange, Watermarks
 from pipestream.ledger import EntryKind, Ledger, Plan
+from pipestream.offsets.start import timestamp_ms_of
 from pipestream.settings import Settings
 
 
@@ -59,11 +60,13 @@ class Backfill:
                 f"{', '.join(map(str, plan.ranges))}; take another id for another backfill"
             )
 
-    def ranges(self, broker: Broker, topic: str, watermarks: Mapping[int, Watermarks]) -> list[OffsetRange]:
+    def ranges(self, broker: Broker, topic: str, partitions: Iterable[int]) -> list[OffsetRange]:
         """Return the ranges it covers now; the plan then keeps them.
 
         :raises OffsetsExpired: it asks for offsets that Kafka no longer holds.
         """
+        # Settled, because no later run would make up for a record that does not show yet.
+        watermarks = broker.settled_watermarks(topic, partitions)
         if self.offsets is not None:
             return _given_ranges(topic, self.offsets, watermarks)
         starts = self._offsets_at(broker, topic, watermarks, self.since, {p: m.low for p, m in watermarks.items()})
@@ -80,7 +83,7 @@ class Backfill:
     ) -> dict[int, int]:
         if moment is None:
             return default
-        found = broker.offsets_at(topic, watermarks, int(moment.timestamp() * 1000))
+        found = broker.offsets_at(topic, watermarks, timestamp_ms_of(moment))
         # A time after the last record has no offset: the stretch then ends where the topic does.
         return {p: min(found.get(p, mark.high), mark.high) for p, mark in watermarks.items()}
 
@@ -124,7 +127,7 @@ def hash_of_then(backfill: Backfill, settings: Settings, lane: str, topic: str) 
 
 def _find_ranges(backfill: Backfill, settings: Settings, topic: str) -> list[OffsetRange]:
     broker = Broker(settings)
-    return backfill.ranges(broker, topic, broker.watermarks(topic, broker.identify(topic).partitions))
+    return backfill.ranges(broker, topic, broker.identify(topic).partitions)
 
 
 def _overlap(one: OffsetRange, other: OffsetRange) -> bool:
@@ -159,7 +162,7 @@ def _given_ranges(
         if marks is None:
             raise BackfillInvalid(f"{topic} has no partition {partition}; it has 0 to {len(watermarks) - 1}")
         if start < marks.low:
-            raise OffsetsExpired(topic, partition, start, marks.low)
+            raise OffsetsExpired(topic, partition, start, marks.low, f"a backfill can begin at {marks.low}")
         if end > marks.high:
             raise BackfillInvalid(f"{topic}[{partition}] ends at {marks.high}, before {end}")
         ranges.append(OffsetRange(topic, partition, start, end))

@@ -33,8 +33,7 @@ def make_plan(
     request = slot.request
     recovered: list[Entry] = []
     if request.backfill:
-        watermarks = broker.watermarks(request.topic, slot.identity.partitions)
-        ranges = request.backfill.ranges(broker, request.topic, watermarks)
+        ranges = request.backfill.ranges(broker, request.topic, slot.identity.partitions)
     else:
         ranges, recovered = _reconcile(slot, broker, ledger)
     check_lease()

@@ -136,7 +136,8 @@ class _RangeDrain:
         if committed.offset < planned.start:
             raise LedgerConflict(
                 f"{planned}: its group's offset is {committed.offset}. An operator moved it back after this was "
-                f"planned, or Kafka lost it; if no run goes on from there, set it with `pipestream ledger rebaseline`"
+                f"planned, or Kafka lost it; if no run goes on from there, set it with `pipestream ledger rebaseline`, "
+                f"or take another id for a backfill"
             )
         if committed.offset > planned.start:
             log.info("%s: an earlier try got to %d, going on there", planned, committed.offset)

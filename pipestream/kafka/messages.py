@@ -16,6 +16,12 @@ from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
 
+# Who reads is not known here.
+_EXPIRED_MEANWHILE = (
+    "run again: a live run then says how to go on. A backfill, or an action on dead letters, goes on with what is left "
+    "under another id"
+)
+
 
 def to_record(message: Message) -> InputRecord:
     """Return a message without an error as a record."""
@@ -56,7 +62,7 @@ def place_of(
     if is_expired(error) and topic is not None and number is not None:
         with explain_errors(settings, topic):
             low, _ = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=settings.kafka_timeout_s)
-        raise OffsetsExpired(topic, number, positions[topic, number], low)
+        raise OffsetsExpired(topic, number, positions[topic, number], low, _EXPIRED_MEANWHILE)
     if is_passing(error):
         log.warning("%s; the client reconnects by itself", error)
         return None

@@ -71,7 +71,7 @@ def _find_done(settings: Settings, request: DrainRequest) -> str | None:
     identity = identify_topic(broker, ledger, lane, topic, request.backfill)
     plan = ledger.find_plan(request.plan_id(slot=0))
     if plan is None:
-        ranges = request.backfill.ranges(broker, topic, broker.watermarks(topic, identity.partitions))
+        ranges = request.backfill.ranges(broker, topic, identity.partitions)
         return None if ranges else f"{topic} has no records of that time: backfill {name} covers nothing"
     if find_remaining(plan, ledger):
         return None

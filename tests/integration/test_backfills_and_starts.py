@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
@@ -8,17 +9,19 @@ from itertools import count
 
 import psycopg
 import pytest
+from confluent_kafka import Producer
 
 from pipestream.drain.backfill import Backfill, BackfillInvalid, estimate_backfill, hash_of_then
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.model import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.drain.task import drain_ranges
-from pipestream.errors import TopicReplaced
+from pipestream.errors import OffsetsExpired, TopicReplaced
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import load_graph
 from pipestream.leases import open_lease_store
 from pipestream.leases.none import NoLeaseStore
+from pipestream.testing.retention import delete_before
 from pipestream.topics.admin import TopicAdmin
 
 pytestmark = pytest.mark.stack
@@ -115,6 +118,53 @@ def test_a_backfill_by_time_covers_the_records_of_that_time(pipeline, unique, ru
     run("run-1", backfill=window)
 
     assert pipeline.doc_ids(second) == {"h1": 1, "h2": 1}
+
+
+def test_times_before_kafkas_count_begins_are_its_beginning(pipeline, unique, run, second):
+    pipeline.send(f"intake.{unique}", ["a0", "a1"])
+
+    run("run-1", backfill=Backfill("all", since=datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)))
+
+    assert pipeline.doc_ids(second) == {"a0": 1, "a1": 1}
+
+
+def test_times_that_share_a_millisecond_part_their_records_between_them(pipeline, unique, run, second):
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    pipeline.send(f"intake.{unique}", ["a0"], timestamp=noon)
+    between = noon + timedelta(microseconds=500)
+
+    run("run-1", backfill=Backfill("until", since=noon - timedelta(hours=1), until=between))
+    run("run-2", backfill=Backfill("since", since=between, until=noon + timedelta(hours=1)))
+
+    assert pipeline.doc_ids(second) == {"a0": 1}
+    assert [e.range.end for e in pipeline.ledger.entries(lane=f"{unique}@until", topic=f"intake.{unique}")] == [1]
+
+
+def test_a_backfill_waits_a_moment_for_records_that_are_being_committed(pipeline, unique, run, second):
+    topic = f"intake.{unique}"
+    pipeline.send(topic, ["a0"])
+    (sent,) = pipeline.read(topic)
+    producer = Producer({"bootstrap.servers": pipeline.settings.kafka_bootstrap, "transactional.id": unique})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(topic, sent.record.value, b"a1", partition=0)
+    producer.flush(60)
+    committing = threading.Timer(0.5, producer.commit_transaction)
+
+    committing.start()
+    run("run-1", backfill=Backfill("all", since=datetime(2026, 1, 1, tzinfo=UTC)))
+
+    committing.join()
+    assert pipeline.doc_ids(second) == {"a0": 2}
+
+
+def test_a_backfill_of_offsets_that_expired_says_where_it_can_begin(pipeline, unique, run):
+    topic = f"intake.{unique}"
+    pipeline.send(topic, ["a", "b", "c"])
+    delete_before(pipeline.settings, topic, 0, 2)
+
+    with pytest.raises(OffsetsExpired, match=r"offsets 0\.\.1 were deleted .*; a backfill can begin at 2$"):
+        run("run-1", backfill=Backfill("gone", offsets={0: (0, 3)}))
 
 
 def test_a_backfill_of_named_documents_passes_over_the_others(pipeline, unique, run, second):

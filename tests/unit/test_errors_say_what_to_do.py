@@ -8,6 +8,10 @@ from pipestream import errors
 @pytest.mark.parametrize(
     ("error", "advice"),
     [
+        (
+            errors.OffsetsExpired("t", 1, 5, 9, "begin later"),
+            "5..8 were deleted by retention before they were read; begin",
+        ),
         (errors.OffsetsExpired("t", 1, 5, 9), "pipestream ledger rebaseline --graph FILE --topic t --to earliest"),
         (errors.TopicRewound("t", 1, 5, 3), "pipestream ledger rebaseline --graph FILE --topic t --to earliest"),
         (errors.TopicReplaced("t"), "pipestream ledger rebaseline --graph FILE --topic t --to earliest"),
