@@ -38,7 +38,9 @@ class DrainRequest:
     @property
     def leased(self) -> str:
         """Return what the run leases: the topic, or its backfill, which goes on beside the live runs."""
-        return backfill_lease(self.topic, self.backfill.backfill_id) if self.backfill else self.topic
+        if self.backfill is None:
+            return self.topic
+        return backfill_lease(self.topic, self.graph.graph_id, self.backfill.backfill_id)
 
     def plan_id(self, slot: int) -> str:
         """Return the id of the run's plan: the same for a retry, and for a backfill whichever run goes on with it."""

@@ -93,12 +93,13 @@ def check_topic(topic: str) -> str:
     return topic
 
 
-def backfill_lease(topic: str, backfill_id: str) -> str:
+def backfill_lease(topic: str, graph_id: str, backfill_id: str) -> str:
     """Return what a backfill leases instead of its topic, so that it goes on beside the live runs.
 
-    No topic has such a name: Kafka allows no @ in one.
+    And beside backfills of other graphs on the same topic, which Airflow gives the same ids. No topic has such a name:
+    Kafka allows no @ in one.
     """
-    return check_leased(f"{topic}@{backfill_id}")
+    return check_leased(f"{topic}@{graph_id}@{backfill_id}")
 
 
 def check_leased(name: str) -> str:
@@ -106,9 +107,11 @@ def check_leased(name: str) -> str:
 
     :raises IdInvalid: it is neither.
     """
-    topic, at, backfill_id = name.partition("@")
+    topic, at, lane = name.partition("@")
     check_topic(topic)
     if at:
+        graph_id, _, backfill_id = lane.partition("@")
+        check_graph_id(graph_id, "graph id")
         check_graph_id(backfill_id, "backfill id")
     return name
 

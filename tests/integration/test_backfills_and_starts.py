@@ -23,6 +23,7 @@ from pipestream.leases import open_lease_store
 from pipestream.leases.none import NoLeaseStore
 from pipestream.testing.retention import delete_before
 from pipestream.topics.admin import TopicAdmin
+from pipestream.topics.names import backfill_lease
 
 pytestmark = pytest.mark.stack
 
@@ -232,11 +233,13 @@ def test_a_backfill_larger_than_the_budget_is_drained_whole_in_pieces(pipeline, 
     assert [(entry.range.start, entry.range.end) for entry in entries] == [(0, 8), (8, 16), (16, 20)]
 
 
-def test_a_backfill_goes_on_beside_a_live_run_that_holds_the_topic(pipeline, unique, second):
+def test_a_backfill_goes_on_beside_a_live_run_and_one_of_its_name_of_another_graph(pipeline, unique, second):
     topic = f"intake.{unique}"
     pipeline.send(topic, ["a0", "a1"])
     with closing(open_lease_store(pipeline.settings)) as leases:
         live = leases.acquire(topic, 0, "live@elsewhere:1", 600)
+        others = backfill_lease(topic, "another-graph", "beside")
+        leases.acquire(others, 0, "other@elsewhere:1", 600)
         request = DrainRequest(pipeline.graph, topic, "run-1", 100, backfill=Backfill("beside", offsets={0: (0, 2)}))
         held = []
 
@@ -250,9 +253,10 @@ def test_a_backfill_goes_on_beside_a_live_run_that_holds_the_topic(pipeline, uni
         known = {name for (name,) in connection.execute("SELECT pipeline_id FROM pipeline_state")}
 
     assert (report.status, report.records) == ("drained", 2)
-    assert [name for name, _ in held] == [topic, f"{topic}@beside"]
-    assert topic in known
-    assert f"{topic}@beside" not in known, "a backfill that is done is forgotten"
+    ours = backfill_lease(topic, unique, "beside")
+    assert {name for name, _ in held} == {topic, others, ours}
+    assert {topic, others} <= known
+    assert ours not in known, "a backfill that is done is forgotten"
 
 
 def test_a_backfill_of_a_topic_that_was_made_again_needs_another_id(pipeline, unique, run, second):
