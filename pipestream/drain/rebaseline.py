@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 
 from pipestream.drain.model import consumer_group, ordered_transactional_id, transactional_id
 from pipestream.errors import LeaseUnavailable, TerminalError
+from pipestream.graph.flow import check_drained
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker, TopicIdentity
@@ -42,10 +43,12 @@ def rebaseline(
 
     :param to: a place such as ``earliest``, ``latest``, a time or a duration; or an offset per partition.
     :raises LeaseUnavailable: a run is draining the topic; the error names it.
+    :raises SettingsInvalid: the graph does not drain the topic.
     :raises TerminalError: an offset lies outside of what the topic holds, or the topic was made again and a
         partition is left out.
     :raises LedgerBusy: a head moved meanwhile all the same; ask again.
     """
+    check_drained(graph, topic)
     with _all_slots(settings, topic, f"rebaseline by {by}", leases) as (lease, check_leases):
         broker, ledger, lane = Broker(settings), Ledger(settings), graph.graph_id
         group = consumer_group(graph, lane)

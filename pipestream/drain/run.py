@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from zlib import crc32
 
@@ -17,7 +18,7 @@ from pipestream.drain.holder import is_of_run, name_holder
 from pipestream.drain.model import DrainReport, DrainRequest, Spread
 from pipestream.drain.slot_run import SlotRun
 from pipestream.errors import LeaseLost, LeaseUnavailable, PipestreamError, TransientError
-from pipestream.graph.flow import topic_targets
+from pipestream.graph.flow import check_drained, topic_targets
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker
 from pipestream.leases.keeper import LeaseKeeper
@@ -50,39 +51,42 @@ def run_drain(
     :param broker: another to ask than the one of the settings; a model of one, in tests.
     :raises RangeFailed: a task stopped early; what was done up to there is entered.
     :raises LedgerConflict: another run entered the same ranges first; nothing was changed.
+    :raises SettingsInvalid: the graph does not drain the topic.
 
-    An error is raised after the slots that it does not concern have been drained; only a lost lease ends the run
-    there, since whatever kept it from being renewed may have taken the others too.
+    An error is raised after the slots that it does not concern have been drained; only trouble with leases ends the
+    run there, since whatever it comes from may have taken the others too.
     """
+    check_drained(request.graph, request.topic)
     started = time.monotonic()
     holder = name_holder(request.run_id)
     broker = broker or Broker(settings)
     slots = _Slots()
-    for slot in _slot_order(request, _desired(leases, request).replicas):
-        # Asked anew for every slot: stopping a topic, or scaling it down, also holds in the middle of a run.
-        desired = _desired(leases, request)
-        if not desired.started:
-            slots.notes.append(f"{request.topic} is stopped: `pipestream leases set {request.topic} --started`")
-            break
-        if slots.drained == settings.max_slots:
-            slots.notes.append(f"the other slots are left to the next run: one drains at most {settings.max_slots}")
-            break
-        if slot >= desired.replicas:
-            continue
-        try:
-            lease = _acquire(leases, request, slot, holder, settings.lease_ttl_s)
-        except LeaseUnavailable as error:
-            slots.notes.append(str(error))
-            continue
-        with LeaseKeeper(leases, lease, on_lost=on_lease_lost) as keeper:
-            faults.reach(faults.LEASE_ACQUIRED)
-            run = SlotRun(request, settings, lease, desired.replicas, find_graph, broker)
-            slots.run(run, spread, keeper)
-        if request.backfill and not slots.errors:
-            _forget(leases, request.leased)
-        if keeper.lost.is_set():
-            slots.notes.append("the other slots are left to the next run: a lease was lost")
-            break
+    with slots.keeping_errors():
+        for slot in _slot_order(request, _desired(leases, request).replicas):
+            # Asked anew for every slot: stopping a topic, or scaling it down, also holds in the middle of a run.
+            desired = _desired(leases, request)
+            if not desired.started:
+                slots.notes.append(f"{request.topic} is stopped: `pipestream leases set {request.topic} --started`")
+                break
+            if slots.drained == settings.max_slots:
+                slots.notes.append(f"the other slots are left to the next run: one drains at most {settings.max_slots}")
+                break
+            if slot >= desired.replicas:
+                continue
+            try:
+                lease = _acquire(leases, request, slot, holder, settings.lease_ttl_s)
+            except LeaseUnavailable as error:
+                slots.notes.append(str(error))
+                continue
+            with LeaseKeeper(leases, lease, on_lost=on_lease_lost) as keeper:
+                faults.reach(faults.LEASE_ACQUIRED)
+                run = SlotRun(request, settings, lease, desired.replicas, find_graph, broker)
+                slots.run(run, spread, keeper)
+            if request.backfill and not slots.errors:
+                _forget(leases, request.leased)
+            if keeper.lost.is_set():
+                slots.notes.append("the other slots are left to the next run: a lease was lost")
+                break
     slots.raise_worst()
     return slots.report(request.topic, time.monotonic() - started)
 
@@ -107,6 +111,14 @@ class _Slots:
             self._reports.append(run.execute(spread, keeper.check))
         except PipestreamError as error:
             log.warning("%s slot %d: %s", run.request.topic, run.lease.slot, error)
+            self.errors.append(error)
+
+    @contextmanager
+    def keeping_errors(self) -> Iterator[None]:
+        """Keep an error that ends the run, lest it hide a worse one of a slot before."""
+        try:
+            yield
+        except PipestreamError as error:
             self.errors.append(error)
 
     def raise_worst(self) -> None:
@@ -145,9 +157,9 @@ def _forget(leases: LeaseStore, leased: str) -> None:
 def _desired(leases: LeaseStore, request: DrainRequest) -> DesiredState:
     """Return what is wanted of the topic, as far as this run can give it."""
     desired = leases.desired(request.topic)
-    node_id = topic_targets(request.graph).get(request.topic, "")
+    node_id = topic_targets(request.graph)[request.topic]
     # A backfill has one slot, for all partitions; and order across partitions takes one reader of them all.
-    if request.backfill or (node_id and request.graph.node_by_id[node_id].is_ordered):
+    if request.backfill or request.graph.node_by_id[node_id].is_ordered:
         return replace(desired, replicas=1)
     return desired
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pipestream.drain.model import DrainRequest, consumer_group
-from pipestream.errors import TopicMissing
 from pipestream.graph.flow import topic_targets
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import TopicIdentity
@@ -39,14 +38,8 @@ class HeldSlot:
 
     @property
     def node_id(self) -> str:
-        """Return the node that the topic's records enter.
-
-        :raises TopicMissing: the graph does not drain the topic.
-        """
-        node_id = topic_targets(self.graph).get(self.request.topic)
-        if node_id is None:
-            raise TopicMissing(self.request.topic)
-        return node_id
+        """Return the node that the topic's records enter."""
+        return topic_targets(self.graph)[self.request.topic]
 
     @property
     def is_ordered(self) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pipestream.errors import SettingsInvalid
 from pipestream.graph.model import Datasource, Edge, Graph, Node, Transport
 from pipestream.topics.names import TopicKind, bridge_topic, edge_topic, intake_topic, node_topic
 
@@ -62,6 +63,16 @@ def drained_topics(graph: Graph) -> list[DrainedTopic]:
 def topic_targets(graph: Graph) -> dict[str, str]:
     """Return the node that each drained topic's records enter."""
     return {drained.topic: drained.node_id for drained in drained_topics(graph)}
+
+
+def check_drained(graph: Graph, topic: str) -> None:
+    """Refuse a topic that a graph does not drain.
+
+    :raises SettingsInvalid: with the topics that it does.
+    """
+    topics = topic_targets(graph)
+    if topic not in topics:
+        raise SettingsInvalid(f"graph {graph.graph_id} does not drain {topic}; it drains {', '.join(topics)}")
 
 
 def fed_topics(graph: Graph) -> dict[str, tuple[str, ...]]:

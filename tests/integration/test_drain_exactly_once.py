@@ -10,13 +10,15 @@ from pipestream.drain.dead_letters import CONNECT, OWN
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.model import DrainRequest, RangeFailed
 from pipestream.drain.run import run_drain
-from pipestream.errors import TopicMissing
+from pipestream.errors import SettingsInvalid
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.versions import GraphVersions, find_version
 from pipestream.kafka.records import header
 from pipestream.leases import open_lease_store
 from pipestream.leases.none import NoLeaseStore
 from pipestream.ledger import EntryKind
+from pipestream.topics.admin import TopicAdmin
+from pipestream.topics.required import Purpose, TopicSpec
 from pipestream.wire import PipeDoc
 
 pytestmark = pytest.mark.stack
@@ -228,9 +230,16 @@ def test_a_retry_takes_up_its_own_plan_and_leaves_what_came_later(pipeline, topi
     assert "late" not in pipeline.doc_ids(topics.second)
 
 
-def test_a_topic_that_is_not_there_is_named(pipeline):
-    with pytest.raises(TopicMissing, match=r"intake\.nowhere does not exist"):
-        pipeline.drain("intake.nowhere", "run-1")
+def test_a_topic_of_another_graph_is_refused_and_nothing_is_written_down(pipeline, topics, unique):
+    nowhere = f"intake.{unique}-other"
+    TopicAdmin(pipeline.settings).create([TopicSpec(nowhere, 1, -1, Purpose.INTAKE)])
+    pipeline.send(nowhere, ["a1"])
+
+    with pytest.raises(SettingsInvalid, match=f"graph {unique} does not drain {nowhere}; it drains {topics.intake}, "):
+        pipeline.drain(nowhere, "run-1")
+
+    assert pipeline.ledger.heads(unique, nowhere, [0]) == {}
+    assert not pipeline.ledger.plans(run_id="run-1")
 
 
 def test_a_retry_uses_the_graph_its_run_planned_with_not_the_one_applied_since(pipeline, topics):

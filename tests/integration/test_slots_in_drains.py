@@ -12,7 +12,14 @@ from pipestream.drain.lag import find_lag
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.model import DrainRequest
 from pipestream.drain.run import run_drain
-from pipestream.errors import LeaseLost, OffsetsExpired, TasksFailed, TopicReplaced
+from pipestream.errors import (
+    LeaseLost,
+    LeaseStoreUnavailable,
+    OffsetsExpired,
+    TasksFailed,
+    TerminalError,
+    TopicReplaced,
+)
 from pipestream.leases import DesiredState
 from pipestream.testing.retention import delete_before
 from pipestream.topics.admin import TopicAdmin
@@ -140,6 +147,23 @@ def test_a_slot_that_fails_does_not_keep_the_others_waiting(pipeline, topic, sec
         pipeline.drain(topic, "run-2")
 
     assert pipeline.doc_ids(second) == {"a1": 1, "b1": 1, "b2": 1}
+
+
+def test_what_needs_a_person_is_not_hidden_by_a_lease_store_that_fails_later(pipeline, topic, leases, monkeypatch):
+    leases.set_desired(topic, DesiredState(replicas=2))
+    pipeline.send(topic, ["a1"], partition=0)
+    pipeline.send(topic, ["b1"], partition=1)
+
+    def store_is_gone(_topic):
+        raise LeaseStoreUnavailable("nobody answers")
+
+    def fail_for_good(_tasks):
+        monkeypatch.setattr(leases, "desired", store_is_gone)
+        raise TerminalError("mend me")
+
+    request = DrainRequest(pipeline.graph, topic, "run-1", 1_000)
+    with pytest.raises(TerminalError, match="mend me"):
+        run_drain(request, pipeline.settings, fail_for_good, leases=leases)
 
 
 def test_a_run_that_loses_a_lease_begins_no_other_slot(pipeline, topic, second, leases):
