@@ -6,7 +6,7 @@ SHELL := /bin/sh
 BIN := .venv/bin
 READY := .venv/.ready
 READY_DEV := .venv/.ready-dev
-PROFILE ?= embedded
+PROFILE ?=
 ARGS ?=
 # Tests wait for servers more than they compute: on 2 cores the fault tests take 6:53 min in two processes and 5:20 in
 # three. A file stays together, for it may have started servers of its own.
@@ -59,7 +59,7 @@ bench: $(READY_DEV) ## measure, and print the numbers
 	@$(BIN)/python -m pytest tests/bench -m "slow or not slow" --timeout 3600 -s $(ARGS)
 
 up: $(READY) ## start the local stack (PROFILE=full for Consul, S3 and Spark besides)
-	@$(BIN)/pipestream up --profile $(PROFILE) $(ARGS)
+	@$(BIN)/pipestream up $(addprefix --profile ,$(PROFILE)) $(ARGS)
 
 down: $(READY) ## stop the local stack; data stays in .pipestream
 	@$(BIN)/pipestream down $(ARGS)

@@ -35,7 +35,9 @@ def add_to(app: typer.Typer) -> None:
 
 ProfileOption = Annotated[
     Profile | None,
-    typer.Option(help="embedded: Kafka, PostgreSQL and folders; full: Consul, S3 and Spark besides."),
+    typer.Option(
+        help="embedded: Kafka, PostgreSQL and folders; full: Consul, S3 and Spark besides. A folder keeps its profile."
+    ),
 ]
 
 

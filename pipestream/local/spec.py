@@ -65,7 +65,8 @@ _PORT_HELP = {
 
 VARIABLES: Mapping[str, str] = {
     f"{STACK_PREFIX}FOLDER": "Folder with all state of the stack; .pipestream unless set.",
-    f"{STACK_PREFIX}PROFILE": "embedded (Kafka, PostgreSQL, folders) or full (Consul, S3 and Spark besides).",
+    f"{STACK_PREFIX}PROFILE": "embedded (Kafka, PostgreSQL, folders) or full (Consul, S3 and Spark besides); a "
+    "folder keeps the one it was made with.",
     f"{STACK_PREFIX}POSTGRES": "auto (the system's PostgreSQL if it fits) or packaged (the Python package's).",
 } | {port_variable(name): f"Port of {text}; 0 picks a free one." for name, text in _PORT_HELP.items()}
 """Every environment variable of the stack, with its meaning."""
@@ -97,7 +98,7 @@ def load_spec(
     environment: Mapping[str, str] | None = None,
     **ports: int,
 ) -> StackSpec:
-    """Return the spec; an argument beats the environment, which beats the default.
+    """Return the spec; an argument beats the environment, which beats the profile that the folder has, and the default.
 
     :param free_ports: every port not given as an argument is a free one, whatever the environment says.
     :param ports: ``kafka_port=…``, ``postgres_port=…`` and so on.
@@ -107,20 +108,31 @@ def load_spec(
     unknown = sorted(name for name in values if name.startswith(STACK_PREFIX) and name not in VARIABLES)
     if unknown:
         raise StackError(f"unknown variable {', '.join(unknown)}; known are {', '.join(sorted(VARIABLES))}")
+    # Absolute: servers and DAG processes have other working directories.
+    folder = Path(folder or values.get(f"{STACK_PREFIX}FOLDER") or STACK_FOLDER).absolute()
+    profile = profile or values.get(f"{STACK_PREFIX}PROFILE") or _profile_of(folder)
+    postgres = postgres or values.get(f"{STACK_PREFIX}POSTGRES")
     return StackSpec(
-        profile=cast("Profile", _choose("PROFILE", profile, values, get_args(Profile))),
-        # Absolute: servers and DAG processes have other working directories.
-        folder=Path(folder or values.get(f"{STACK_PREFIX}FOLDER") or STACK_FOLDER).absolute(),
+        profile=cast("Profile", _choose("PROFILE", profile, get_args(Profile))),
+        folder=folder,
         airflow=airflow,
         ports=_read_ports(ports, {} if free_ports else values, FREE_PORTS if free_ports else Ports()),
         durable=durable,
-        postgres=cast("PostgresSource", _choose("POSTGRES", postgres, values, get_args(PostgresSource))),
+        postgres=cast("PostgresSource", _choose("POSTGRES", postgres, get_args(PostgresSource))),
     )
 
 
-def _choose(name: str, given: str | None, values: Mapping[str, str], allowed: tuple[str, ...]) -> str:
+def _profile_of(folder: Path) -> Profile | None:
+    """Return the profile of the stack that a folder holds, or None where it holds none."""
+    from pipestream.local.state import read_state  # which stands on this module
+
+    state = read_state(folder / "stack.json")
+    return state.profile if state else None
+
+
+def _choose(name: str, given: str | None, allowed: tuple[str, ...]) -> str:
     """The first allowed value is the default."""
-    value = given or values.get(STACK_PREFIX + name) or allowed[0]
+    value = given or allowed[0]
     if value not in allowed:
         raise StackError(f"{STACK_PREFIX}{name} must be {' or '.join(allowed)}, not {value!r}")
     return value

@@ -29,7 +29,7 @@ from pipestream.local.state import (
     write_private,
     write_state,
 )
-from pipestream.settings import CONFIG_VARIABLE, Settings, load_settings
+from pipestream.settings import CONFIG_VARIABLE, STACK_PREFIX, Settings, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -87,7 +87,8 @@ class Stack:
 
         On failure, what this call started is stopped again.
 
-        :raises StackError: a server could not be found or started; the message has its last log lines.
+        :raises StackError: a server could not be found or started; the message has its last log lines. Or the folder
+            holds a stack of another profile.
         """
         with locked_folder(self.spec.folder):
             live = self._live()
@@ -242,10 +243,15 @@ class Stack:
         secrets = load_secrets(self._secrets_file)
         state = read_state(self._state_file)
         spec = self.spec
+        if state and state.profile != spec.profile:
+            raise StackError(
+                f"the stack in {spec.folder} is {state.profile}; one that is {spec.profile} keeps its documents and "
+                f"leases elsewhere and would not find those of this one. Give it a folder of its own with "
+                f"{STACK_PREFIX}FOLDER, or stop this one and remove its folder"
+            )
         if state and live:
-            # What runs stays part of the stack: `up` of a smaller profile must not orphan servers.
-            full = "full" in (spec.profile, state.profile)
-            spec = replace(spec, profile="full" if full else "embedded", airflow=spec.airflow or state.airflow)
+            # What runs stays part of the stack: `up` without Airflow must not orphan it.
+            spec = replace(spec, airflow=spec.airflow or state.airflow)
         servers = self._list(Site(spec, spec.ports, secrets))
         wanted = spec.ports
         if state:

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from pipestream.errors import StackError
+from pipestream.local import Stack
 from pipestream.local.spec import PORT_NAMES, VARIABLES, Ports, load_spec, port_variable
+from pipestream.local.state import StackState, write_state
 
 
 def test_without_arguments_and_variables_the_stack_is_embedded_in_the_current_folder(monkeypatch, tmp_path):
@@ -46,6 +48,17 @@ def test_an_argument_beats_the_environment():
     spec = load_spec(profile="embedded", kafka_port=0, environment=environment)
 
     assert (spec.profile, spec.ports.kafka) == ("embedded", 0)
+
+
+def test_a_folder_keeps_its_profile(tmp_path):
+    write_state(tmp_path / "stack.json", StackState("full", False, Ports()))
+
+    spec = load_spec(folder=tmp_path, environment={})
+
+    assert spec.profile == "full"
+    reason = "is full; one that is embedded keeps its documents and leases elsewhere .* PIPESTREAM_STACK_FOLDER"
+    with pytest.raises(StackError, match=reason):
+        Stack(load_spec(profile="embedded", folder=tmp_path, environment={})).up()
 
 
 def test_free_ports_ignore_the_ports_of_the_environment():
