@@ -72,7 +72,7 @@ def validate(
     """
     from pipestream.graph.folder import check_graph_files
 
-    found = check_graph_files(_graph_files(files), check_modules=True)
+    found = check_graph_files(_graph_files(files), look_up=True)
     if json:
         warnings = [warning for check in found.checks.values() for warning in check.warnings]
         emit_json(

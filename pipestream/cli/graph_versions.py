@@ -55,7 +55,7 @@ def apply(
     from pipestream.topics.apply import preview_graph
 
     settings = read_settings()
-    graph = load_graph(file, check_modules=True)
+    graph = load_graph(file, look_up=True)
     if not dry_run:
         applied = apply_and_close(graph, settings, force=force)
         emit_json(applied) if json else _show_applied(applied)

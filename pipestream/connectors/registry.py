@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipestream.connectors.folder import FolderConnector
@@ -9,7 +10,6 @@ from pipestream.errors import SettingsInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
     from typing import Any
 
     from pipestream.connectors.model import Connector
@@ -28,3 +28,11 @@ def make_connector(spec: ConnectorSpec, sources_folder: Path) -> Connector:
     if make is None:
         raise SettingsInvalid(f"there is no connector {spec.kind!r}; there are: {', '.join(sorted(KINDS))}")
     return make(spec.options, sources_folder)
+
+
+def check_connector(spec: ConnectorSpec) -> None:
+    """Refuse a connector that cannot be made, wherever its documents are.
+
+    :raises SettingsInvalid: there is no such kind, or its options cannot be used.
+    """
+    make_connector(spec, Path())

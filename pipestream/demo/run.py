@@ -107,7 +107,7 @@ def _forget_settings() -> None:
 def _load_sample_graph() -> Graph:
     if not GRAPH_FILE.is_file():
         raise StackError(f"{GRAPH_FILE} is missing; run the demo in a checkout of the project that has it")
-    return load_graph(GRAPH_FILE, check_modules=True)
+    return load_graph(GRAPH_FILE, look_up=True)
 
 
 @contextmanager

@@ -35,9 +35,9 @@ class GraphFiles:
         return [(file, check.graph) for file, check in self.checks.items() if check.graph and str(file) not in broken]
 
 
-def check_graph_files(files: Iterable[Path], *, check_modules: bool = False) -> GraphFiles:
+def check_graph_files(files: Iterable[Path], *, look_up: bool = False) -> GraphFiles:
     """Check graph files and say all that is wrong with them. Raises nothing."""
-    checks = {file: check_graph_file(file, check_modules=check_modules) for file in files}
+    checks = {file: check_graph_file(file, look_up=look_up) for file in files}
     loaded = [(str(file), check.graph) for file, check in checks.items() if check.graph is not None]
     return GraphFiles(checks, tuple(check_together(loaded)))
 

@@ -39,27 +39,27 @@ class GraphCheck:
         return self.graph
 
 
-def load_graph(path: Path, *, check_modules: bool = False) -> Graph:
+def load_graph(path: Path, *, look_up: bool = False) -> Graph:
     """Return the graph of a file.
 
-    :param check_modules: also import the Python modules its nodes name. Off where DAG files are parsed,
-        because that must not run foreign code.
+    :param look_up: also look up what it names outside itself: import its Python modules, find its connectors. Off where
+        DAG files are parsed, because that must not run foreign code.
     :raises GraphInvalid: the file cannot be read or breaks rules; it lists every problem.
     """
-    return check_graph_file(path, check_modules=check_modules).require()
+    return check_graph_file(path, look_up=look_up).require()
 
 
-def check_graph_file(path: Path, *, check_modules: bool = False) -> GraphCheck:
+def check_graph_file(path: Path, *, look_up: bool = False) -> GraphCheck:
     """Check a graph file and say all that is wrong with it. Raises nothing."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         return GraphCheck(None, (Problem(str(path), None, "file", f"cannot be read: {error.strerror}"),))
-    return check_graph_text(data, str(path), check_modules=check_modules)
+    return check_graph_text(data, str(path), look_up=look_up)
 
 
-def check_graph_text(data: bytes, file: str, *, check_modules: bool = False) -> GraphCheck:
+def check_graph_text(data: bytes, file: str, *, look_up: bool = False) -> GraphCheck:
     """Check a graph's YAML, as ``check_graph_file``; ``file`` is the name used in problems."""
     try:
         tree = parse_yaml(data)
@@ -67,12 +67,12 @@ def check_graph_text(data: bytes, file: str, *, check_modules: bool = False) -> 
         return GraphCheck(None, (Problem(file, error.line, "file", error.message, error.hint),))
     if tree is None:
         return GraphCheck(None, (Problem(file, None, "file", "is empty", "a graph starts with graph: ID"),))
-    return _check_tree(tree, file, check_modules)
+    return _check_tree(tree, file, look_up)
 
 
-def check_graph_values(values: Mapping[str, Any], file: str, *, check_modules: bool = False) -> GraphCheck:
+def check_graph_values(values: Mapping[str, Any], file: str, *, look_up: bool = False) -> GraphCheck:
     """Check a graph given as the plain values of a graph file; its problems have no lines."""
-    return _check_tree(tree_of(values), file, check_modules)
+    return _check_tree(tree_of(values), file, look_up)
 
 
 def restore_graph(values: Mapping[str, Any], file: str) -> Graph:
@@ -89,18 +89,18 @@ def restore_graph(values: Mapping[str, Any], file: str) -> Graph:
     return build_draft(read).graph
 
 
-def check_graph(graph: Graph, file: str = "graph", *, check_modules: bool = False) -> GraphCheck:
+def check_graph(graph: Graph, file: str = "graph", *, look_up: bool = False) -> GraphCheck:
     """Check a graph that was made in code by the same rules as a file."""
-    return check_graph_values(graph_values(graph), file, check_modules=check_modules)
+    return check_graph_values(graph_values(graph), file, look_up=look_up)
 
 
-def _check_tree(tree: Tree, file: str, check_modules: bool) -> GraphCheck:
+def _check_tree(tree: Tree, file: str, look_up: bool) -> GraphCheck:
     report = Report(file)
     values = read_section(tree, GRAPH, "", report)
     if values is None:
         return GraphCheck(None, tuple(report.problems))
     report.close_reading()
     draft = build_draft(values)
-    check_rules(draft, report, check_modules=check_modules)
+    check_rules(draft, report, look_up=look_up)
     problems = tuple(report.sorted_problems())
     return GraphCheck(None if problems else draft.graph, problems, tuple(report.warnings))

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pipestream.errors import GraphInvalid, IdInvalid
+from pipestream.connectors.registry import check_connector
+from pipestream.errors import GraphInvalid, IdInvalid, SettingsInvalid
 from pipestream.graph.components import strong_components
 from pipestream.graph.expressions import check_expressions
 from pipestream.graph.mapping_rules import check_mappings
@@ -30,15 +31,15 @@ _HOST_PORT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re
 _MAX_CYCLE_SHOWN = 8
 
 
-def check_rules(draft: Draft, report: Report, *, check_modules: bool) -> None:
+def check_rules(draft: Draft, report: Report, *, look_up: bool) -> None:
     """Report every rule that a draft breaks."""
     _check_graph(draft, report)
     _check_ids(draft, report)
     _check_ends(draft, report)
     for place, node in draft.nodes:
-        _check_node(place, node, report, check_modules=check_modules)
+        _check_node(place, node, report, look_up=look_up)
     _check_edges(draft, report)
-    _check_datasources(draft, report)
+    _check_datasources(draft, report, look_up=look_up)
     _check_cycles(draft, report)
     check_topics(draft, report)
     check_expressions(draft, report)
@@ -93,7 +94,7 @@ def _check_ends(draft: Draft, report: Report) -> None:
         )
 
 
-def _check_node(place: str, node: Node, report: Report, *, check_modules: bool) -> None:
+def _check_node(place: str, node: Node, report: Report, *, look_up: bool) -> None:
     if node.engine and not _is_address(node.engine):
         report.problem(f"{place}.engine", f"{node.engine!r} is not an address", "write HOST:PORT")
     if node.start_at:
@@ -106,10 +107,10 @@ def _check_node(place: str, node: Node, report: Report, *, check_modules: bool) 
             f"{place}.dead_letters.max_backoff_ms",
             f"{policy.max_backoff_ms} is shorter than the first pause, {policy.initial_backoff_ms}",
         )
-    _check_module(place, node, report, check_modules=check_modules)
+    _check_module(place, node, report, look_up=look_up)
 
 
-def _check_module(place: str, node: Node, report: Report, *, check_modules: bool) -> None:
+def _check_module(place: str, node: Node, report: Report, *, look_up: bool) -> None:
     where = f"{place}.module"
     if not node.module:
         if node.node_type is NodeType.PROCESSOR and not node.engine and not report.is_unreadable(f"{place}.type"):
@@ -118,7 +119,7 @@ def _check_module(place: str, node: Node, report: Report, *, check_modules: bool
         return
     try:
         parsed = parse_module(node.module)
-        if check_modules and parsed.kind == "python":
+        if look_up and parsed.kind == "python":
             resolve_module(node.module).close()
     except GraphInvalid as error:
         for problem in error.problems:
@@ -161,7 +162,7 @@ def _check_edge(draft: Draft, place: str, edge: Edge, report: Report) -> None:
         report.problem(f"{place}.topic", "an edge by gRPC has no topic", "remove topic, or set transport: kafka")
 
 
-def _check_datasources(draft: Draft, report: Report) -> None:
+def _check_datasources(draft: Draft, report: Report, *, look_up: bool) -> None:
     for place, source in draft.datasources:
         if source.account_id:
             try:
@@ -175,6 +176,11 @@ def _check_datasources(draft: Draft, report: Report) -> None:
             elif entry.is_bare_end:
                 hint = "documents would end where they start"
                 report.problem(f"{place}.entry", f"{source.entry_node_id} is a sink without a module", hint)
+        if source.connector is not None and look_up:
+            try:
+                check_connector(source.connector)
+            except SettingsInvalid as error:
+                report.problem(f"{place}.connector", str(error))
         if source.schedule:
             _check_text(check_schedule, source.schedule, f"{place}.schedule", report)
             if source.connector is None:

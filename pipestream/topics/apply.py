@@ -133,7 +133,7 @@ def _refuse_invalid(graph: Graph, others: list[Graph]) -> None:
     if graph.mode is GraphMode.DESIGN:
         hint = "set mode: production when it is ready"
         raise GraphInvalid([Problem(name, None, "mode", "a graph in design is not applied", hint)])
-    check = check_graph(graph, name, check_modules=True)
+    check = check_graph(graph, name, look_up=True)
     problems = [*check.problems]
     if not problems:
         beside = [(f"graph {other.graph_id}", other) for other in others]

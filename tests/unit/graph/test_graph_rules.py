@@ -685,6 +685,23 @@ def test_python_modules_are_looked_up_only_on_request(module, message):
     text = graph(nodes=NODES + f"    module: {module}\n").encode()
 
     assert check_graph_text(text, "g.yaml").problems == ()
-    (problem,) = check_graph_text(text, "g.yaml", check_modules=True).problems
+    (problem,) = check_graph_text(text, "g.yaml", look_up=True).problems
     assert problem.field == "nodes[2].module"
+    assert message in problem.message
+
+
+@pytest.mark.parametrize(
+    ("connector", "message"),
+    [
+        ("{kind: ftp}", "there is no connector 'ftp'; there are: folder"),
+        ("{kind: folder, paht: /in}", "unknown option paht"),
+        ("{kind: folder}", "path is missing"),
+    ],
+)
+def test_connectors_are_looked_up_only_on_request(connector, message):
+    text = graph(sources=SOURCES + f"    connector: {connector}\n").encode()
+
+    assert check_graph_text(text, "g.yaml").problems == ()
+    (problem,) = check_graph_text(text, "g.yaml", look_up=True).problems
+    assert (problem.field, problem.line) == ("datasources[0].connector", 7)
     assert message in problem.message
