@@ -15,7 +15,6 @@ from pipestream.cli.output import console, emit_json, note, say, show_table
 
 if TYPE_CHECKING:
     from pipestream.connectors.ingest import IngestReport
-    from pipestream.graph.model import Datasource, Graph
 
 
 def add_to(app: typer.Typer) -> None:
@@ -45,6 +44,7 @@ def ingest(
     command with 2; all others are in nevertheless.
     """
     from pipestream.connectors.folder import FolderConnector
+    from pipestream.connectors.ingest import find_datasource
     from pipestream.connectors.ingest import ingest as bring_in
     from pipestream.graph.load import load_graph
     from pipestream.topics.names import intake_topic
@@ -65,20 +65,6 @@ def ingest(
             show_table(["not read", "why"], [[each.source, each.reason] for each in report.failed], fold=["why"])
     if report.failed:
         raise typer.Exit(2)
-
-
-def find_datasource(graph: Graph, datasource_id: str) -> Datasource:
-    """Return a datasource of a graph.
-
-    :raises SettingsInvalid: it has none of that id.
-    """
-    from pipestream.errors import SettingsInvalid
-
-    found = graph.datasource_by_id.get(datasource_id)
-    if found is None:
-        known = ", ".join(sorted(graph.datasource_by_id)) or "none"
-        raise SettingsInvalid(f"graph {graph.graph_id} has no datasource {datasource_id!r}; it has: {known}")
-    return found
 
 
 @contextmanager

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pipestream.connectors.model import Connector
     from pipestream.errors import IdInvalid
-    from pipestream.graph.model import Datasource
+    from pipestream.graph.model import Datasource, Graph
     from pipestream.settings import Settings
     from pipestream.wire import PipeDoc
 
@@ -38,6 +38,18 @@ class IngestReport:
     @property
     def documents(self) -> int:
         return self.new + self.changed + self.unchanged
+
+
+def find_datasource(graph: Graph, datasource_id: str) -> Datasource:
+    """Return a datasource of a graph.
+
+    :raises SettingsInvalid: it has none of that id.
+    """
+    found = graph.datasource_by_id.get(datasource_id)
+    if found is None:
+        known = ", ".join(sorted(graph.datasource_by_id)) or "none"
+        raise SettingsInvalid(f"graph {graph.graph_id} has no datasource {datasource_id!r}; it has: {known}")
+    return found
 
 
 def ingest(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from pipestream.connectors.ingest import IngestReport, ingest
+from pipestream.connectors.ingest import IngestReport, find_datasource, ingest
 from pipestream.errors import TerminalError
 from pipestream.graph.load import load_graph
 from pipestream.settings import load_settings
@@ -36,8 +36,7 @@ class IngestOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
         try:
             settings = load_settings()
-            graph = load_graph(Path(self.graph_file))
-            datasource = graph.datasource_by_id[self.datasource_id]
+            datasource = find_datasource(load_graph(Path(self.graph_file)), self.datasource_id)
             report = ingest(settings, datasource, progress=self._log_progress)
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error

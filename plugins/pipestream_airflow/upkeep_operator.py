@@ -28,9 +28,9 @@ class UpkeepOperator(BaseOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:  # noqa: ARG002
         try:
             ledger = Ledger(load_settings())
+            done = [asdict(tidy(name, table)) for name, table in ledger.delta_tables().items()]
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error
-        done = [asdict(tidy(name, table)) for name, table in ledger.delta_tables().items()]
         if not done:
             self.log.info("there is no ledger yet at %s", ledger.root)
         return done

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -300,6 +301,15 @@ def test_a_datasource_with_a_connector_has_a_dag_that_ingests_on_its_schedule(da
     assert dag.tags == {"pipestream", "ingest", "cluster:main"}
     (task,) = dag.tasks
     assert (task.datasource_id, task.graph_file) == ("files", str(file))
+
+
+def test_a_datasource_that_left_its_file_since_the_dag_was_made_is_not_tried_again(dags_folder, write_graph):
+    write_graph("chain.yaml", CONNECTED)
+    (task,) = parse(dags_folder).dags["pipestream_ingest_files"].tasks
+    write_graph("chain.yaml", CONNECTED.replace("id: files", "id: others"))
+
+    with pytest.raises(AirflowFailException, match="graph chain has no datasource 'files'; it has: others"):
+        task.execute({})
 
 
 SECOND = """

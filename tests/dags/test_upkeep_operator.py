@@ -37,6 +37,15 @@ def test_settings_that_cannot_be_used_are_not_tried_again(ledger, monkeypatch):
         task.execute({})
 
 
+def test_a_table_that_says_what_cannot_be_read_is_not_tried_again(ledger):
+    ledger.enter([make_entry(0, 1, topic=TOPIC, lane="sample")])
+    ledger.delta_tables()["entries"].alter.set_table_properties({"delta.deletedFileRetentionDuration": "for ever"})
+    (task,) = build_upkeep_dag().tasks
+
+    with pytest.raises(AirflowFailException, match="'for ever'; expected such as"):
+        task.execute({})
+
+
 def test_where_there_is_no_ledger_there_is_nothing_to_do(ledger, tmp_path):
     (task,) = build_upkeep_dag().tasks
 
