@@ -61,7 +61,8 @@ class SparkSpread:
             raise TasksFailed("they were cancelled")
 
     def _open_session(self) -> SparkSession:
-        builder = session_builder(self._app_name)
+        # A copy of a slow task fences the task, and is then ended by Spark, for which the first to answer has won.
+        builder = session_builder(self._app_name).config("spark.speculation", "false")
         for name, value in executor_environment().items():
             builder = builder.config(f"spark.executorEnv.{name}", value)
         return builder.getOrCreate()
