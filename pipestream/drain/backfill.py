@@ -60,6 +60,14 @@ class Backfill:
                 f"{', '.join(map(str, plan.ranges))}; take another id for another backfill"
             )
 
+    def finished(self, plan: Plan) -> str:
+        """Return that nothing is left of it, and what it was: the same name may be meant for something else now."""
+        covered = ", ".join(map(str, plan.ranges))
+        return (
+            f"backfill {self.backfill_id} of {plan.topic} is finished: it covered {covered}, see lane {plan.lane} of "
+            f"the ledger; another backfill needs another id"
+        )
+
     def ranges(self, broker: Broker, topic: str, partitions: Iterable[int]) -> list[OffsetRange]:
         """Return the ranges it covers now; the plan then keeps them.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 from pipestream import faults
 from pipestream.drain.identity import identify_topic
@@ -31,6 +32,8 @@ from pipestream.offsets.plan import cut_ranges
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
+
+_CLOCKS_DIFFER = timedelta(hours=1)
 
 
 class SlotRun:
@@ -110,15 +113,15 @@ class SlotRun:
     def _entered(self, plan: Plan | None) -> list[Entry]:
         if plan is None:
             return []
-        found = self._ledger.entries(lane=plan.lane, topic=plan.topic, plan_id=plan.plan_id, since=plan.planned_at)
+        # Not all there are: an entry is younger than its plan, as far as the clocks of machines agree.
+        since = plan.planned_at - _CLOCKS_DIFFER
+        found = self._ledger.entries(lane=plan.lane, topic=plan.topic, plan_id=plan.plan_id, since=since)
         return [entry for entry in found if entry.kind is EntryKind.DRAINED]
 
     def _nothing_left(self, plan: Plan | None, recovered: list[Entry]) -> DrainReport:
         if self.request.backfill:
-            name = self.request.backfill.backfill_id
-            reason = (
-                f"backfill {name} of {self.request.topic} is finished" if plan else f"backfill {name} covers nothing"
-            )
+            backfill = self.request.backfill
+            reason = backfill.finished(plan) if plan else f"backfill {backfill.backfill_id} covers nothing"
             return self._report("empty", recovered, [], reason)
         if plan or recovered:
             return self._report("drained", recovered, self._entered(plan))

@@ -75,7 +75,7 @@ def _find_done(settings: Settings, request: DrainRequest) -> str | None:
         return None if ranges else f"{topic} has no records of that time: backfill {name} covers nothing"
     if find_remaining(plan, ledger):
         return None
-    return f"backfill {name} of {topic} is finished: see lane {lane} of the ledger"
+    return request.backfill.finished(plan)
 
 
 def _describe(slot: Assignment) -> str:

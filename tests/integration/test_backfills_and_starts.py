@@ -70,7 +70,11 @@ def test_repeating_a_finished_backfill_does_nothing_and_says_so(pipeline, unique
 
     report = run("run-2", backfill=backfill)
 
-    assert (report.status, report.reason) == ("empty", f"backfill once of intake.{unique} is finished")
+    assert report.status == "empty"
+    assert report.reason == (
+        f"backfill once of intake.{unique} is finished: it covered intake.{unique}[0] 0..6, see lane {unique}@once of "
+        f"the ledger; another backfill needs another id"
+    )
     assert sorted(pipeline.doc_ids(second).values()) == [1] * 6
 
 
