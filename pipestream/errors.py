@@ -253,14 +253,13 @@ class BrokerRefused(TerminalError):
 class RangeMostlyFailing(TerminalError):
     """Most records of a range fail, so the cause is not the records."""
 
-    def __init__(self, topic: str, partition: int, failed: int, seen: int, example: str) -> None:
-        self.topic = topic
-        self.partition = partition
+    def __init__(self, ranges: str, failed: int, seen: int, example: str) -> None:
+        self.ranges = ranges
         self.failed = failed
         self.seen = seen
         self.example = example
         super().__init__(
-            f"{topic}[{partition}]: {failed} of {seen} records failed, so the run stopped before writing "
+            f"{ranges}: {failed} of {seen} records failed, so the run stopped before writing "
             f"their dead letters. The last one: {example}. Mend the cause and run again, or have them all as dead "
             f"letters with --accept-failures (in Airflow: accept_failures in the form)"
         )

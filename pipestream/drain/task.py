@@ -231,7 +231,8 @@ class _RangeDrain:
         if self.task.accept_failures or seen < self.settings.failing_minimum:
             return
         if failed > self.settings.failing_share * seen:
-            raise RangeMostlyFailing(self.task.topic, self.task.offsets[0][0], failed, seen, result.last_error)
+            ranges = ", ".join(map(str, self.task.ranges))
+            raise RangeMostlyFailing(ranges, failed, seen, result.last_error)
 
     def _patiently(self, work: Callable[[], Result]) -> Result:
         """Retry work on the object store, whose outage would fail every record of the chunk alike."""

@@ -1,7 +1,7 @@
 """The heart of the product: what one node does to one document.
 
-The Spark drain, the gRPC Engine and the streaming sidecar all call ``process_node``; they differ only in where a
-stream comes from and where an emission goes.
+Whatever carries streams calls ``process_node``, as the drain does. Where a stream comes from and where an emission goes
+is no concern of it.
 """
 
 from __future__ import annotations

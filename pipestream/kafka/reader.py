@@ -1,4 +1,4 @@
-"""Read one range of a partition in chunks, committed records only."""
+"""Read one range of a partition in chunks, committed records only: for dead letters, which are not drained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Read the ranges of several partitions as one stream in order of time, for nodes with ``ordering: timestamp``."""
+"""Read the ranges of a task as one stream in order of time: one range, or for ``ordering: timestamp`` those of all
+partitions.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from pipestream import errors
         (errors.TopicRewound("t", 1, 5, 3), "pipestream ledger rebaseline --graph FILE --topic t --to earliest"),
         (errors.TopicReplaced("t"), "pipestream ledger rebaseline --graph FILE --topic t --to earliest"),
         (errors.TopicMissing("t"), "pipestream graph apply FILE"),
-        (errors.RangeMostlyFailing("t", 0, 30, 40, "boom"), "--accept-failures"),
+        (errors.RangeMostlyFailing("t[0] 0..99", 30, 40, "boom"), "--accept-failures"),
     ],
     ids=lambda value: type(value).__name__,
 )
