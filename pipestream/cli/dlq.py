@@ -47,15 +47,15 @@ def add_to(app: typer.Typer) -> None:
         epilog=examples(
             "pipestream dlq list",
             "pipestream dlq list --error 'Module*' --since PT6H --json",
-            "pipestream dlq list --topic dlq.main.parse --quarantined",
+            "pipestream dlq list --topic dlq.main.parse-data --quarantined",
             "pipestream dlq list --histogram",
         ),
     )(list_letters)
     group.command(
         epilog=examples(
-            "pipestream dlq show dlq.main.parse/0/17",
-            "pipestream dlq show dlq.main.parse/0/17 --raw letter.bin",
-            "pipestream dlq show dlq.main.parse/0/17 --format dlq-message",
+            "pipestream dlq show dlq.main.parse-data/0/17",
+            "pipestream dlq show dlq.main.parse-data/0/17 --raw letter.bin",
+            "pipestream dlq show dlq.main.parse-data/0/17 --format dlq-message",
         )
     )(show)
     dlq_act.add_to(group)

@@ -29,15 +29,15 @@ def add_to(group: typer.Typer) -> None:
     group.command(
         epilog=examples(
             "pipestream dlq replay --node parse --error ModuleFailed --dry-run",
-            "pipestream dlq replay --topic dlq.main.parse --action after-the-fix",
+            "pipestream dlq replay --topic dlq.main.parse-data --action after-the-fix",
         )
     )(replay)
     group.command(
         epilog=examples(
-            "pipestream dlq quarantine --letter dlq.main.parse/0/17", "pipestream dlq quarantine --doc-id d1"
+            "pipestream dlq quarantine --letter dlq.main.parse-data/0/17", "pipestream dlq quarantine --doc-id d1"
         )
     )(quarantine)
-    group.command(epilog=examples("pipestream dlq release --letter dlq.main.parse/0/17"))(release)
+    group.command(epilog=examples("pipestream dlq release --letter dlq.main.parse-data/0/17"))(release)
     group.command(
         epilog=examples(
             "pipestream dlq purge --until 2026-01-01T00:00:00Z", "pipestream dlq purge --error RecordInvalid --yes"

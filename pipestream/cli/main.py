@@ -44,6 +44,8 @@ _SERVER_SETTINGS: dict[type[PipestreamError], str] = {
     LeaseStoreUnavailable: "CONSUL_ADDRESS",
 }
 
+_INTERRUPTED = 130
+
 app = typer.Typer(
     name="pipestream",
     help="Move documents through a processing graph in batches that lose nothing.",
@@ -71,6 +73,9 @@ def _start(
 ) -> None:
     level = logging.INFO if verbose else logging.ERROR
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if not verbose:
+        # A broker that is gone brings forth a hundred lines of its client, above the one that says what to do.
+        logging.getLogger("pipestream.kafka.clients").setLevel(logging.CRITICAL)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,6 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PipestreamError as error:
         return explain(error)
     except SystemExit as exit_:
+        if exit_.code == _INTERRUPTED:
+            console(stderr=True).print("interrupted; nothing is lost, and the same command can be run again")
         return exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
     return 0
 
@@ -105,7 +112,10 @@ def _server_hint(error: PipestreamError) -> str:
         return ""
     stack_file = STACK_FOLDER / "stack.toml"
     if stack_file.is_file():
-        return f"{stack_file} says so, which `pipestream up` wrote: `pipestream status` shows whether that stack runs."
+        return (
+            f"{stack_file} says so, which `pipestream up` wrote: `pipestream status` shows whether that stack runs, "
+            f"and `pipestream up` starts it."
+        )
     return (
         f"There is no {stack_file} below this folder, so the default address was tried: run `pipestream up`, or set "
         f"{variable} (or {CONFIG_VARIABLE}, to name a file of settings)."

@@ -74,12 +74,18 @@ def read_graphs(settings: Settings, files: list[Path] | None) -> list[Graph]:
 
     :raises GraphInvalid: one of them breaks a rule.
     """
+    from pipestream.cli.output import note
+    from pipestream.errors import GraphInvalid
     from pipestream.graph.folder import load_graphs
     from pipestream.graph.load import load_graph
 
     if files:
         return [load_graph(file) for file in files]
-    return load_graphs(settings.graphs_folder)
+    try:
+        return load_graphs(settings.graphs_folder)
+    except GraphInvalid:
+        note(f"without --graph, every graph in {settings.graphs_folder} is read, and all must be sound")
+        raise
 
 
 def user_name() -> str:

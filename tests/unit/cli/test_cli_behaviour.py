@@ -135,7 +135,7 @@ def test_a_server_of_a_stack_that_was_up_once_points_to_its_status(run, monkeypa
     (tmp_path / ".pipestream").mkdir()
     (tmp_path / ".pipestream" / "stack.toml").write_text("")
 
-    assert "`pipestream status` shows whether that stack runs" in run("settings").err
+    assert "`pipestream status` shows whether that stack runs, and `pipestream up` starts it" in run("settings").err
 
 
 @pytest.mark.parametrize(("transient", "code"), [(True, 1), (False, 2)])
@@ -151,10 +151,24 @@ def test_markup_in_an_error_is_printed_as_it_is(run, monkeypatch):
     assert "[bold]not markup[/bold] [/oops]" in run("settings").err
 
 
-def test_ctrl_c_ends_with_130(run, monkeypatch):
+def test_a_broken_file_among_the_graphs_is_named_and_the_way_around_it(run, monkeypatch, tmp_path):
+    (tmp_path / "broken.yaml").write_text("graph: [")
+    monkeypatch.setenv("PIPESTREAM_GRAPHS_FOLDER", str(tmp_path))
+
+    ran = run("topics")
+
+    assert ran.code == 2
+    assert "broken.yaml:2: file: not YAML" in ran.err.replace("\n", "")
+    assert "without --graph, every graph in" in ran.err
+
+
+def test_ctrl_c_ends_with_130_and_a_word(run, monkeypatch):
     failing(monkeypatch, KeyboardInterrupt())
 
-    assert run("settings").code == 130
+    ran = run("settings")
+
+    assert ran.code == 130
+    assert ran.err == "interrupted; nothing is lost, and the same command can be run again\n"
 
 
 def test_a_bug_keeps_its_traceback(run, monkeypatch):
