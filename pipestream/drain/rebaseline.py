@@ -56,7 +56,7 @@ def rebaseline(
         broker.fence(topic, [transactional_id(group, topic, partition) for partition in identity.partitions])
         broker.fence(topic, [ordered_transactional_id(group, topic)])
         watermarks = broker.settled_watermarks(topic, identity.partitions)
-        targets = dict(to) if isinstance(to, Mapping) else start_offsets(broker, topic, watermarks, to, watermarks)
+        targets = dict(to) if isinstance(to, Mapping) else start_offsets(broker, topic, watermarks, to)
         _check_targets(topic, targets, watermarks)
         moves = dict(targets)
         if not ledger.is_same_topic(lane, topic, identity.topic_id):

@@ -84,7 +84,7 @@ def _reconcile(slot: HeldSlot, broker: Broker, ledger: Ledger) -> tuple[list[Off
     watermarks = broker.settled_watermarks(topic, partitions)
     offsets = {partition: found.offset for partition, found in committed.items()}
     begins = {p: start for p, found in committed.items() if (start := note_start(found.note)) is not None}
-    standing = reconcile(topic, partitions, heads, offsets, begins, watermarks)
+    standing = reconcile(topic, watermarks, heads, offsets, begins)
     recovered = [
         slot.entry(left, EntryKind.RECOVERED, read_note(committed[left.partition].note, left.start))
         for left in standing.left_behind
@@ -100,7 +100,7 @@ def _begin(slot: HeldSlot, broker: Broker, ledger: Ledger) -> dict[int, int]:
     request, topic = slot.request, slot.request.topic
     watermarks = broker.watermarks(topic, slot.identity.partitions)
     policy = request.start_at or start_at(slot.graph, topic) or StartKind.EARLIEST.value
-    starts = start_offsets(broker, topic, watermarks, policy, watermarks)
+    starts = start_offsets(broker, topic, watermarks, policy)
     skipped = [
         slot.entry(OffsetRange(topic, p, watermarks[p].low, start), EntryKind.SKIPPED)
         for p, start in starts.items()

@@ -244,6 +244,6 @@ def _capture(
     for source in topics:
         partitions = broker.identify(source.topic).partitions
         watermarks = broker.watermarks(source.topic, partitions)
-        starts = start_offsets(broker, source.topic, partitions, source.start, watermarks, clock=lambda: now)
+        starts = start_offsets(broker, source.topic, watermarks, source.start, clock=lambda: now)
         spans.update({(source.topic, p): (starts[p], watermarks[p].high) for p in partitions})
     return spans

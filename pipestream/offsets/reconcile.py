@@ -5,7 +5,7 @@ Pure: the heads, the committed offsets and the watermarks come in as values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipestream.kafka.ranges import OffsetRange, Watermarks
@@ -23,28 +23,28 @@ class Standing:
 
 def reconcile(
     topic: str,
-    partitions: Iterable[int],
+    watermarks: Mapping[int, Watermarks],
     heads: Mapping[int, int],
     committed: Mapping[int, int],
     begins: Mapping[int, int],
-    watermarks: Mapping[int, Watermarks],
 ) -> Standing:
     """Compare the ledger's heads (``L``) with the offsets committed in Kafka (``G``).
 
     A missing ``G`` means ``L``, never "start over": Kafka forgets a quiet group's offsets after a week.
     A missing ``L`` with a ``G`` is a first run that died.
 
+    :param watermarks: of the partitions to compare.
     :param begins: where the range began that each committed offset ends, as far as its note tells.
     """
     next_offsets: dict[int, int] = {}
     left_behind = []
-    for partition in partitions:
+    for partition, marks in watermarks.items():
         head, done = heads.get(partition), committed.get(partition)
         known = [offset for offset in (head, done) if offset is not None]
         if not known:
             continue
         next_offsets[partition] = max(known)
-        begin = begins.get(partition, watermarks[partition].low) if head is None else head
+        begin = begins.get(partition, marks.low) if head is None else head
         if done is not None and done > begin:
             left_behind.append(OffsetRange(topic, partition, begin, done))
     return Standing(next_offsets, tuple(left_behind))

@@ -6,7 +6,7 @@ keep the answer as the topic's heads, and read a partition that is added later f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from pipestream.errors import OffsetsExpired, SettingsInvalid, TerminalError
@@ -30,29 +30,27 @@ def utc_now() -> datetime:
 def start_offsets(
     broker: Broker,
     topic: str,
-    partitions: Iterable[int],
-    policy: str | StartAt,
     watermarks: Mapping[int, Watermarks],
+    policy: str | StartAt,
     *,
     clock: Callable[[], datetime] = utc_now,
 ) -> dict[int, int]:
     """Return the offset each partition starts at, asking the broker what the policy needs.
 
-    :param policy: a ``start_at`` as in a graph (see :func:`pipestream.graph.start.parse_start`), or one already read.
     :param watermarks: what the partitions hold; every answer lies within.
+    :param policy: a ``start_at`` as in a graph (see :func:`pipestream.graph.start.parse_start`), or one already read.
     :param clock: what a duration such as ``PT6H`` counts back from.
     :raises SettingsInvalid: the policy cannot be read.
     :raises StartUnknown: the named group has no usable committed offset.
     :raises OffsetsExpired: retention deleted records behind the group's committed offset.
     """
     start = _read(policy)
-    wanted = {partition: watermarks[partition] for partition in partitions}
     found: Mapping[int, int] = {}
     if start.kind is StartKind.COMMITTED:
-        found = {p: done.offset for p, done in broker.committed(start.group, topic, wanted).items()}
+        found = {p: done.offset for p, done in broker.committed(start.group, topic, watermarks).items()}
     elif (moment := start.moment(clock())) is not None:
-        found = broker.offsets_at(topic, wanted, timestamp_ms_of(moment))
-    return resolve_start(start, topic, wanted, found)
+        found = broker.offsets_at(topic, watermarks, timestamp_ms_of(moment))
+    return resolve_start(start, topic, watermarks, found)
 
 
 def resolve_start(

@@ -39,7 +39,7 @@ def ask(settings, topic):
     def ask(policy, now=NOON):
         broker = Broker(settings)
         marks = broker.watermarks(topic, [0, 1, 2])
-        return start_offsets(broker, topic, [0, 1, 2], policy, marks, clock=lambda: now)
+        return start_offsets(broker, topic, marks, policy, clock=lambda: now)
 
     return ask
 

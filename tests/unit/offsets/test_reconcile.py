@@ -7,7 +7,7 @@ MARKS = {0: Watermarks(3, 100)}
 
 
 def standing(heads=None, committed=None, begins=None):
-    return reconcile("t", [0], heads or {}, committed or {}, begins or {}, MARKS)
+    return reconcile("t", MARKS, heads or {}, committed or {}, begins or {})
 
 
 def test_a_partition_never_drained_has_no_next_offset():
