@@ -58,8 +58,6 @@ CAS_TRIES = 10
 class ConsulLeaseStore:
     """Leases, registrations and desired states in Consul's key-value store."""
 
-    kind = "consul"
-
     def __init__(self, settings: Settings) -> None:
         self._address = settings.consul_address
         self._consul = connect(settings)

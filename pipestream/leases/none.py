@@ -27,8 +27,6 @@ class NoLeaseStore:
     never be drained.
     """
 
-    kind = "none"
-
     def __init__(self) -> None:
         self._states: dict[str, DesiredState] = {}
         self._lock = threading.Lock()

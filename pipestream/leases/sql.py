@@ -79,8 +79,6 @@ WHERE pipeline_id = %(topic)s AND slot = %(slot)s AND worker_id = %(holder)s AND
 class SqlLeaseStore:
     """Leases, registrations and desired states in PostgreSQL; makes its tables when first used."""
 
-    kind = "sql"
-
     def __init__(self, settings: Settings) -> None:
         self._database = Database(settings.postgres_dsn)
         self._has_schema = False

@@ -71,8 +71,6 @@ class LeaseStore(Protocol):
     one, raises IdInvalid.
     """
 
-    kind: str
-
     def register(self, topics: Sequence[str]) -> None:
         """Make topics known; those already known keep their desired state."""
 

@@ -25,8 +25,6 @@ class FlakyLeaseStore(NoLeaseStore):
     * ``block_renewals()``: renewals hang until ``unblock_renewals()``.
     """
 
-    kind = "flaky"
-
     def __init__(self) -> None:
         super().__init__()
         self.renewal_error: Exception | None = None

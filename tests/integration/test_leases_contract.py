@@ -53,11 +53,6 @@ def topic(unique, store):
 
 
 @every_kind
-def test_the_store_says_which_kind_it_is(store, kind):
-    assert store.kind == kind
-
-
-@every_kind
 def test_acquiring_returns_what_was_asked_for(store, topic):
     lease = store.acquire(topic, 0, "worker-a", TTL_S)
 

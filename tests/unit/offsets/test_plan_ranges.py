@@ -51,7 +51,7 @@ def test_refuses_to_skip_offsets_that_retention_deleted():
         plan_ranges("t", {0: 5}, {0: Watermarks(10, 20)}, budget=100)
 
     assert isinstance(caught.value, TerminalError)
-    assert (caught.value.head, caught.value.earliest) == (5, 10)
+    assert (caught.value.start, caught.value.earliest) == (5, 10)
 
 
 def test_refuses_a_topic_that_ends_before_what_was_drained():
