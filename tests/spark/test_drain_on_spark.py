@@ -26,4 +26,4 @@ def test_a_job_that_cannot_succeed_says_so_and_ends_with_2(pipeline, spark_env):
 
     assert done.exit_code == 2, done.log
     assert done.outcome["transient"] is False
-    assert "intake.nowhere does not exist" in done.outcome["error"]
+    assert "does not drain intake.nowhere" in done.outcome["error"]
