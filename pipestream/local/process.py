@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _SAME_START_S = 1.0
 # At the next start a log larger than this is put aside, and the one put aside before it goes.
 _LOG_BYTES = 20 * 1024 * 1024
+_LOOK_AGAIN_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +83,8 @@ def stop_process(record: ProcessRecord, *, stop_signal: int, timeout_s: float) -
     main = find_process(record)
     if main is not None:
         _signal(main, stop_signal)
-    _gone, left = psutil.wait_procs(family, timeout=timeout_s)
+    left = _wait_for_end(family, timeout_s)
     _reap(record.pid)
-    left = [process for process in left if _runs(process)]
     left += [process for process in _session(record) if process not in left and _runs(process)]
     _kill(left)
     return not left
@@ -129,7 +130,19 @@ def _session(record: ProcessRecord) -> list[psutil.Process]:
 def _kill(processes: Sequence[psutil.Process]) -> None:
     for process in processes:
         _signal(process, signal.SIGKILL)
-    psutil.wait_procs(processes, timeout=10)
+    _wait_for_end(processes, timeout_s=10)
+
+
+def _wait_for_end(processes: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
+    """Wait until processes have ended, and return those that have not.
+
+    Not psutil's wait_procs: to it a process runs until its parent takes note of its end. The parent may be another
+    command that has better things to do.
+    """
+    deadline = time.monotonic() + timeout_s
+    while (left := [process for process in processes if _runs(process)]) and time.monotonic() < deadline:
+        time.sleep(_LOOK_AGAIN_S)
+    return left
 
 
 def _signal(process: psutil.Process, number: int) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import pytest
 
 from pipestream.errors import StackError
 from pipestream.local.cache import cache_folder, provide
-from pipestream.local.process import find_process, kill_process, start_process, stop_process
+from pipestream.local.process import ProcessRecord, find_process, kill_process, start_process, stop_process
 from pipestream.local.tools import read_version, run_tool
 from pipestream.testing.waiting import wait_until
 
@@ -20,6 +21,15 @@ import signal, subprocess, sys, time
 if {stubborn}: signal.signal(signal.SIGTERM, signal.SIG_IGN)
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session={apart})
 print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+_STARTER = """
+import os, sys, time
+from pathlib import Path
+from pipestream.local.process import start_process
+record = start_process([sys.executable, "-c", "import time; time.sleep(600)"], os.environ, Path(sys.argv[1]))
+print(record.pid, record.created, flush=True)
 time.sleep(600)
 """
 
@@ -56,6 +66,22 @@ def test_a_server_that_ignores_the_signal_is_killed_and_said_so(tmp_path):
     assert went is False
     assert find_process(record) is None
     assert _ended(child)
+
+
+@pytest.mark.timeout(60)
+def test_a_server_whose_starter_takes_no_note_of_its_end_is_not_waited_for(tmp_path):
+    """As in a test run whose processes share servers: who stops a server need not be the one that started it."""
+    starter = subprocess.Popen([sys.executable, "-c", _STARTER, tmp_path / "log"], stdout=subprocess.PIPE, text=True)
+    pid, created = starter.stdout.readline().split()
+    record = ProcessRecord(int(pid), float(created))
+
+    went = stop_process(record, stop_signal=signal.SIGTERM, timeout_s=3600)
+
+    assert went is True
+    assert find_process(record) is None
+    assert psutil.Process(record.pid).status() == psutil.STATUS_ZOMBIE
+    starter.kill()
+    starter.communicate()
 
 
 def test_a_kill_ends_server_and_children(tmp_path):
