@@ -124,9 +124,9 @@ def load_spec(
 
 def _profile_of(folder: Path) -> Profile | None:
     """Return the profile of the stack that a folder holds, or None where it holds none."""
-    from pipestream.local.state import read_state  # which stands on this module
+    from pipestream.local.state import read_state, state_file  # which stand on this module
 
-    state = read_state(folder / "stack.json")
+    state = read_state(state_file(folder))
     return state.profile if state else None
 
 

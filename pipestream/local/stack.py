@@ -25,6 +25,7 @@ from pipestream.local.state import (
     StackState,
     load_secrets,
     read_state,
+    state_file,
     toml_text,
     write_private,
     write_state,
@@ -68,7 +69,7 @@ class Stack:
 
     def __init__(self, spec: StackSpec) -> None:
         self.spec = spec
-        self._state_file = spec.folder / "stack.json"
+        self._state_file = state_file(spec.folder)
         self.config_file = spec.folder / "stack.toml"
 
     # -- start, stop, look ------------------------------------------------------------------------

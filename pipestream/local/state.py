@@ -52,6 +52,11 @@ class Secrets:
 NO_SECRETS = Secrets("", "", "", "", "")
 
 
+def state_file(folder: Path) -> Path:
+    """Return where a stack's folder keeps its state."""
+    return folder / "stack.json"
+
+
 def read_state(file: Path) -> StackState | None:
     """Return the state kept in ``file``, or None where there is none.
 

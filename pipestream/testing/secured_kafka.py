@@ -14,7 +14,7 @@ from pipestream.local.ports import HOST, resolve_ports
 from pipestream.local.server import Site
 from pipestream.local.spec import load_spec
 from pipestream.local.starter import Starter, stop_servers
-from pipestream.local.state import NO_SECRETS, StackState, write_state
+from pipestream.local.state import NO_SECRETS, StackState, state_file, write_state
 from pipestream.local.tools import run_tool
 
 USER = "pipestream"
@@ -80,11 +80,11 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
     """Have such a broker up inside the block, on free ports."""
     spec = load_spec(profile="embedded", folder=folder, free_ports=True, durable=False)
     site = Site(spec, resolve_ports(spec.ports, Kafka.port_names), NO_SECRETS)
-    broker, state_file = SecuredKafka(site), folder / "stack.json"
+    broker, state = SecuredKafka(site), state_file(folder)
     broker.fetch(print)
-    write_state(state_file, StackState(spec.profile, spec.airflow, site.ports))
+    write_state(state, StackState(spec.profile, spec.airflow, site.ports))
     try:
-        Starter(state_file, print).start([broker])
+        Starter(state, print).start([broker])
         yield broker
     finally:
-        stop_servers([broker], state_file, print)
+        stop_servers([broker], state, print)
