@@ -38,9 +38,7 @@ class DrainRequest:
     @property
     def leased(self) -> str:
         """Return what the run leases: the topic, or its backfill, which goes on beside the live runs."""
-        if self.backfill is None:
-            return self.topic
-        return backfill_lease(self.topic, self.graph.graph_id, self.backfill.backfill_id)
+        return backfill_lease(self.topic, self.lane) if self.backfill else self.topic
 
     def plan_id(self, slot: int) -> str:
         """Return the id of the run's plan: the same for a retry, and for a backfill whichever run goes on with it."""

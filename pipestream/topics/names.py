@@ -93,13 +93,15 @@ def check_topic(topic: str) -> str:
     return topic
 
 
-def backfill_lease(topic: str, graph_id: str, backfill_id: str) -> str:
+def backfill_lease(topic: str, lane: str) -> str:
     """Return what a backfill leases instead of its topic, so that it goes on beside the live runs.
 
     And beside backfills of other graphs on the same topic, which Airflow gives the same ids. No topic has such a name:
     Kafka allows no @ in one.
+
+    :param lane: the backfill's in the ledger, ``GRAPH@ID``.
     """
-    return check_leased(f"{topic}@{graph_id}@{backfill_id}")
+    return check_leased(f"{topic}@{lane}")
 
 
 def check_leased(name: str) -> str:

@@ -242,7 +242,7 @@ def test_a_backfill_goes_on_beside_a_live_run_and_one_of_its_name_of_another_gra
     pipeline.send(topic, ["a0", "a1"])
     with closing(open_lease_store(pipeline.settings)) as leases:
         live = leases.acquire(topic, 0, "live@elsewhere:1", 600)
-        others = backfill_lease(topic, "another-graph", "beside")
+        others = backfill_lease(topic, "another-graph@beside")
         leases.acquire(others, 0, "other@elsewhere:1", 600)
         request = DrainRequest(pipeline.graph, topic, "run-1", 100, backfill=Backfill("beside", offsets={0: (0, 2)}))
         held = []
@@ -257,7 +257,7 @@ def test_a_backfill_goes_on_beside_a_live_run_and_one_of_its_name_of_another_gra
         known = {name for (name,) in connection.execute("SELECT pipeline_id FROM pipeline_state")}
 
     assert (report.status, report.records) == ("drained", 2)
-    ours = backfill_lease(topic, unique, "beside")
+    ours = backfill_lease(topic, f"{unique}@beside")
     assert {name for name, _ in held} == {topic, others, ours}
     assert {topic, others} <= known
     assert ours not in known, "a backfill that is done is forgotten"
