@@ -28,7 +28,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what wou
 def add_to(group: typer.Typer) -> None:
     group.command(
         epilog=examples(
-            "pipestream dlq replay --node parse --error ModuleFailed --dry-run",
+            "pipestream dlq replay --node parse-data --error ModuleFailed --dry-run",
             "pipestream dlq replay --topic dlq.main.parse-data --action after-the-fix",
         )
     )(replay)
