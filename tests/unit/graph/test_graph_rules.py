@@ -673,35 +673,29 @@ def test_a_node_that_others_send_to_is_reachable(extra):
     assert check_graph_text(graph(nodes=nodes).encode(), "g.yaml").warnings == ()
 
 
-@pytest.mark.parametrize(
-    ("module", "message"),
-    [
-        ("python:no_such_package:run", "cannot import no_such_package"),
-        ("python:json:no_such_function", "json has no no_such_function"),
-        ("python:json:__name__", "cannot be called"),
-    ],
-)
-def test_python_modules_are_looked_up_only_on_request(module, message):
-    text = graph(nodes=NODES + f"    module: {module}\n").encode()
-
-    assert check_graph_text(text, "g.yaml").problems == ()
-    (problem,) = check_graph_text(text, "g.yaml", look_up=True).problems
-    assert problem.field == "nodes[2].module"
-    assert message in problem.message
+MODULE = NODES + "    module: {}\n"
+MODULE_PLACE = ("nodes[2].module", 14)
+CONNECTOR = SOURCES + "    connector: {}\n"
+CONNECTOR_PLACE = ("datasources[0].connector", 7)
 
 
 @pytest.mark.parametrize(
-    ("connector", "message"),
+    ("text", "place", "message"),
     [
-        ("{kind: ftp}", "there is no connector 'ftp'; there are: folder"),
-        ("{kind: folder, paht: /in}", "unknown option paht"),
-        ("{kind: folder}", "path is missing"),
+        (graph(nodes=MODULE.format("python:no_such_package:run")), MODULE_PLACE, "cannot import no_such_package"),
+        (graph(nodes=MODULE.format("python:json:no_such_function")), MODULE_PLACE, "json has no no_such_function"),
+        (graph(nodes=MODULE.format("python:json:__name__")), MODULE_PLACE, "cannot be called"),
+        (
+            graph(sources=CONNECTOR.format("{kind: ftp}")),
+            CONNECTOR_PLACE,
+            "there is no connector 'ftp'; there are: folder",
+        ),
+        (graph(sources=CONNECTOR.format("{kind: folder, paht: /in}")), CONNECTOR_PLACE, "unknown option paht"),
+        (graph(sources=CONNECTOR.format("{kind: folder}")), CONNECTOR_PLACE, "path is missing"),
     ],
 )
-def test_connectors_are_looked_up_only_on_request(connector, message):
-    text = graph(sources=SOURCES + f"    connector: {connector}\n").encode()
-
-    assert check_graph_text(text, "g.yaml").problems == ()
-    (problem,) = check_graph_text(text, "g.yaml", look_up=True).problems
-    assert (problem.field, problem.line) == ("datasources[0].connector", 7)
+def test_what_a_graph_names_outside_itself_is_looked_up_only_on_request(text, place, message):
+    assert check_graph_text(text.encode(), "g.yaml").problems == ()
+    (problem,) = check_graph_text(text.encode(), "g.yaml", look_up=True).problems
+    assert (problem.field, problem.line) == place
     assert message in problem.message
