@@ -42,8 +42,8 @@ Those of one part only are defined beside what they are about; their module stan
     - LetterMissing           no dead letter lies at the place that an id names [dead_letters.browse]
     - NoWayBack               no topic leads to the node a dead letter failed at [dead_letters.destinations]
     - ActionConflict          an action's id was used before for something else [dead_letters.decisions]
-  - RangeFailed               a task could not finish its range; its cause says which of both [drain.model]
-  - DeadLettersOff            a document failed at a node without dead letters; as its cause [drain.model]
+  - RangeFailed               a task could not finish its range; its cause says which of both [drain.range_task]
+  - DeadLettersOff            a document failed at a node without dead letters; as its cause [drain.range_task]
 
 Airflow retries a task on TransientError and fails it at once on TerminalError.
 A record that fails goes to the dead letters (or to the graph's error-end), never to a retry of the whole range.

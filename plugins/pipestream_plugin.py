@@ -1,14 +1,7 @@
-"""Registers Pipestream with Airflow. The one file of this folder that Airflow is meant to execute."""
+"""Registers Pipestream with Airflow. The code is in ``pipestream_airflow/registration.py``."""
 
 from __future__ import annotations
 
-from airflow.plugins_manager import AirflowPlugin
+from pipestream_airflow.registration import PipestreamPlugin
 
-from pipestream_airflow import drain_pool
-
-
-class PipestreamPlugin(AirflowPlugin):
-    """Keeps the pool of the drains the size that the settings say."""
-
-    name = "pipestream"
-    listeners = (drain_pool,)
+__all__ = ["PipestreamPlugin"]

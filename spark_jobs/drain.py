@@ -1,68 +1,10 @@
-"""Drain one topic of a graph: ``spark-submit spark_jobs/drain.py --graph FILE --topic TOPIC --run-id ID``.
-
-Ends with 0 (drained, empty or skipped), 1 (failed; the same run may be tried again) or 2 (failed for good), and
-writes what happened to the file that ``--outcome`` names.
-"""
+"""Drain one topic of a graph, for spark-submit. The code is in ``pipestream_spark/drain.py``."""
 
 from __future__ import annotations
 
-import argparse
-import logging
-import signal
 import sys
-from contextlib import closing
-from functools import partial
-from typing import NoReturn
 
-from pipestream.drain.job import parse_arguments, read_request
-from pipestream.drain.job_outcome import write_outcome
-from pipestream.drain.model import DrainReport
-from pipestream.drain.run import run_drain
-from pipestream.errors import PipestreamError
-from pipestream.graph.versions import find_version
-from pipestream.leases import open_lease_store
-from pipestream.settings import load_settings
-from spark_jobs.spreading import SparkSpread
-
-log = logging.getLogger("pipestream.drain")
-
-
-def main() -> int:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    signal.signal(signal.SIGTERM, _end)
-    arguments = parse_arguments(sys.argv[1:])
-    try:
-        report = _drain(arguments)
-    except PipestreamError as error:
-        log.error("%s", error)
-        write_outcome(arguments.outcome, error)
-        return 1 if error.transient else 2
-    log.info("%s", report.as_dict())
-    write_outcome(arguments.outcome, report)
-    return 0
-
-
-def _drain(arguments: argparse.Namespace) -> DrainReport:
-    settings = load_settings()
-    request = read_request(arguments, settings)
-    with (
-        closing(open_lease_store(settings)) as leases,
-        closing(SparkSpread(f"drain {request.topic}")) as spread,
-    ):
-        return run_drain(
-            request,
-            settings,
-            spread,
-            leases=leases,
-            find_graph=partial(find_version, settings, request.graph.graph_id),
-            on_lease_lost=spread.cancel,
-        )
-
-
-def _end(signum: int, _frame: object) -> NoReturn:
-    """Leave through the context managers, so that the lease is given back."""
-    sys.exit(128 + signum)
-
+from pipestream_spark.drain import main
 
 if __name__ == "__main__":
     sys.exit(main())

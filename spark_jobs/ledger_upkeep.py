@@ -1,63 +1,10 @@
-"""Keep the ledger quick: ``spark-submit … spark_jobs/ledger_upkeep.py [--retention-hours 168]``.
-
-OPTIMIZE, VACUUM (never shorter than the table's own retention) and a checkpoint, for plans and entries; what these are
-for is told in ``pipestream/ledger/upkeep.py``. On disk Spark does it. On S3 it does not: the one log store that Delta
-has for S3 in Spark is made for a single driver, and would write over a commit that a run makes at the same moment.
-There the job does what ``pipestream ledger upkeep`` does, whose commits are conditional.
-"""
+"""Keep the ledger small with Spark, for spark-submit. The code is in ``pipestream_spark/ledger_upkeep.py``."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import logging
 import sys
-from dataclasses import asdict
 
-from deltalake import DeltaTable
-from pyspark.sql import SparkSession
-
-from pipestream.errors import SettingsInvalid
-from pipestream.ledger import Ledger
-from pipestream.ledger.upkeep import SHORTEST_RETENTION_HOURS, Tidied, checkpoint, retention_hours, tidy
-from pipestream.settings import load_settings
-from spark_jobs.delta_session import delta_session
-
-log = logging.getLogger("pipestream.upkeep")
-
-
-def main() -> int:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--retention-hours", type=int, default=SHORTEST_RETENTION_HOURS)
-    arguments = parser.parse_args()
-    ledger = Ledger(load_settings())
-    found = ledger.delta_tables()
-    try:
-        hours = {name: retention_hours(table, arguments.retention_hours) for name, table in found.items()}
-    except SettingsInvalid as error:
-        parser.error(str(error))
-    if ledger.is_on_disk and found:
-        spark = delta_session("ledger upkeep")
-        try:
-            done = [tidy_with_spark(spark, name, table, hours[name]) for name, table in found.items()]
-        finally:
-            spark.stop()
-    else:
-        done = [tidy(name, table, hours[name]) for name, table in found.items()]
-    print(json.dumps([asdict(each) for each in done]))  # noqa: T201 - the job's answer
-    return 0
-
-
-def tidy_with_spark(spark: SparkSession, name: str, table: DeltaTable, hours: int) -> Tidied:
-    """Optimize, vacuum and checkpoint one table on disk."""
-    place = f"delta.`{table.table_uri}`"
-    metrics = spark.sql(f"OPTIMIZE {place}").collect()[0]["metrics"]
-    spark.sql(f"VACUUM {place} RETAIN {hours} HOURS")
-    joined, made = metrics["numFilesRemoved"], metrics["numFilesAdded"]
-    log.info("%s: %d files joined into %d", name, joined, made)
-    return Tidied(name, joined, made, hours, checkpoint(table))
-
+from pipestream_spark.ledger_upkeep import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -18,8 +18,8 @@ import pytest
 from psycopg import sql
 
 from pipestream.local import ServerHandle, Stack, load_spec
-from pipestream.testing.oracle import Rounds
-from pipestream.testing.pipeline import Pipeline
+from pipestream_testing.oracle import Rounds
+from pipestream_testing.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,7 +186,7 @@ def _drop_database(connection: psycopg.Connection, name: str) -> None:
 @pytest.fixture
 def config_file(settings: Settings, tmp_path: Path) -> Path:
     """``settings`` as a TOML file, for child processes: name it in PIPESTREAM_CONFIG."""
-    from pipestream.testing.settings_file import write_settings
+    from pipestream_testing.settings_file import write_settings
 
     file = tmp_path / "settings.toml"
     write_settings(file, settings)

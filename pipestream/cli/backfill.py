@@ -14,7 +14,7 @@ from pipestream.cli.output import emit_json, say, show_table
 
 if TYPE_CHECKING:
     from pipestream.drain.backfill import Estimate
-    from pipestream.drain.model import DrainRequest
+    from pipestream.drain.request import DrainRequest
     from pipestream.graph.model import Graph
     from pipestream.settings import Settings
 
@@ -72,7 +72,7 @@ def backfill(
     graphs drain a datasource, each drains it again. Times and durations are settled when it first runs.
     """
     from pipestream.drain.backfill import Backfill, estimate_backfill, parse_offsets
-    from pipestream.drain.model import DrainRequest
+    from pipestream.drain.request import DrainRequest
 
     if (topic is None) == (datasource is None):
         raise typer.BadParameter("say what to drain again: --topic NAME, or --datasource ID")

@@ -14,7 +14,7 @@ from pipestream.cli.options import GraphOption, JsonOption, examples, read_setti
 from pipestream.cli.output import emit_json, say
 
 if TYPE_CHECKING:
-    from pipestream.drain.model import DrainRequest
+    from pipestream.drain.request import DrainRequest
     from pipestream.settings import Settings
 
 
@@ -80,7 +80,7 @@ def drain(
     Takes the topic's lease, plans ranges, drains them and enters them in the ledger. If someone else holds the
     lease, it says who and ends with 0, having done nothing.
     """
-    from pipestream.drain.model import DrainRequest
+    from pipestream.drain.request import DrainRequest
     from pipestream.graph.load import load_graph
 
     settings = read_settings()

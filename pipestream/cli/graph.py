@@ -218,8 +218,8 @@ def _tell(file: Path, check: GraphCheck) -> None:
 
 def _read_document(file: Path) -> PipeDoc:
     """Make a document of a file as the folder connector does."""
+    from pipestream.connectors.connector import Unreadable
     from pipestream.connectors.folder import FolderConnector
-    from pipestream.connectors.model import Unreadable
     from pipestream.errors import DocumentMissing, RecordInvalid
 
     if not file.is_file():

@@ -16,7 +16,7 @@ from pipestream.local.jars import spark_home
 from pipestream.local.spark import spark_programs_environment
 
 if TYPE_CHECKING:
-    from pipestream.drain.model import DrainRequest
+    from pipestream.drain.request import DrainRequest
     from pipestream.settings import Settings
 
 _STOP_TIMEOUT_S = 30.0

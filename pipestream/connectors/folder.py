@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from google.protobuf.message import DecodeError
 
+from pipestream.connectors.connector import Unreadable
 from pipestream.connectors.media import media_type
-from pipestream.connectors.model import Unreadable
 from pipestream.errors import SettingsInvalid
 from pipestream.gen.ai.pipestream.data.v1 import pipeline_core_types_pb2 as wire
 from pipestream.wire import PipeDoc

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pipestream.connectors.model import Unreadable
+from pipestream.connectors.connector import Unreadable
 from pipestream.connectors.registry import make_connector
 from pipestream.documents.repository import Repository
 from pipestream.errors import SettingsInvalid
@@ -14,7 +14,7 @@ from pipestream.errors import SettingsInvalid
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pipestream.connectors.model import Connector
+    from pipestream.connectors.connector import Connector
     from pipestream.errors import IdInvalid
     from pipestream.graph.model import Datasource, Graph
     from pipestream.settings import Settings

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from pipestream.connectors.model import Connector
+    from pipestream.connectors.connector import Connector
     from pipestream.graph.model import Connector as ConnectorSpec
 
 KINDS: Mapping[str, Callable[[Mapping[str, Any], Path], Connector]] = {"folder": FolderConnector.from_options}

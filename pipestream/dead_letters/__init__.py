@@ -11,8 +11,8 @@ from pipestream.dead_letters.browse import (
     list_dead_letters,
 )
 from pipestream.dead_letters.decisions import Act, ActionConflict
+from pipestream.dead_letters.letter import OPEN_STATES, DeadLetter, Decision, LetterId, Origin, State, read_letter
 from pipestream.dead_letters.message import describe, summarize, to_dlq_message
-from pipestream.dead_letters.model import OPEN_STATES, DeadLetter, Decision, LetterId, Origin, State, read_letter
 from pipestream.dead_letters.preview import Preview, preview_action
 from pipestream.dead_letters.selection import Selection
 

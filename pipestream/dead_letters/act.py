@@ -32,7 +32,7 @@ from pipestream.dead_letters.decisions import (
 )
 from pipestream.dead_letters.destinations import Destinations, NoWayBack
 from pipestream.dead_letters.kafka import KafkaLetterBroker, LetterBroker
-from pipestream.dead_letters.model import State, read_letter
+from pipestream.dead_letters.letter import State, read_letter
 from pipestream.graph.model import Graph
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.kafka.records import InputRecord, OutputRecord

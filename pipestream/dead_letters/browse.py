@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from pipestream.dead_letters.letter import OPEN_STATES, DeadLetter, LetterId, State, read_letter
 from pipestream.dead_letters.log import DecisionLog, read_records
-from pipestream.dead_letters.model import OPEN_STATES, DeadLetter, LetterId, State, read_letter
 from pipestream.dead_letters.selection import EVERYTHING, Selection
 from pipestream.errors import TerminalError
 from pipestream.graph.model import Graph

@@ -25,7 +25,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from pipestream.dead_letters.model import OPEN_STATES, Decision, State
+from pipestream.dead_letters.letter import OPEN_STATES, Decision, State
 from pipestream.dead_letters.selection import Selection
 from pipestream.errors import RecordInvalid, TerminalError, TransientError
 from pipestream.kafka.records import InputRecord

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pipestream.dead_letters.model import DeadLetter
+from pipestream.dead_letters.letter import DeadLetter
 from pipestream.errors import IdInvalid, TerminalError
 from pipestream.graph.flow import topic_targets
 from pipestream.graph.model import Graph

@@ -1,6 +1,6 @@
 """What an action on dead letters asks of Kafka.
 
-The protocols say all of it, so that ``pipestream.testing`` can run the same action on a model of the broker.
+The protocols say all of it, so that ``pipestream_testing`` can run the same action on a model of the broker.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
-from pipestream.dead_letters.model import DeadLetter, stream_of
+from pipestream.dead_letters.letter import DeadLetter, stream_of
 from pipestream.wire import DlqMessage, PipeStream
 
 

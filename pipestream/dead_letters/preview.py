@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pipestream.dead_letters.action import ActionRequest, decide
 from pipestream.dead_letters.browse import Histogram, list_dead_letters
 from pipestream.dead_letters.destinations import Destinations, NoWayBack
-from pipestream.dead_letters.model import State
+from pipestream.dead_letters.letter import State
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker
 from pipestream.settings import Settings

@@ -8,7 +8,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
-from pipestream.dead_letters.model import DeadLetter, LetterId
+from pipestream.dead_letters.letter import DeadLetter, LetterId
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pipestream.engine.emission import ERROR, HAPPY
-from pipestream.ledger.model import Tally
+from pipestream.ledger.entries import Tally
 
 if TYPE_CHECKING:
     from pipestream.drain.audit import TopicAudit

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from pipestream.documents.references import key_of, stream_key
 from pipestream.documents.store import ObjectStore
 from pipestream.drain.dead_letters import FOR_GRAPH, dead_letter
-from pipestream.drain.model import DeadLettersOff, RangeTask
+from pipestream.drain.range_task import DeadLettersOff, RangeTask
 from pipestream.drain.result import ChunkResult, RecordResult
 from pipestream.engine.emission import Emission, Outcome
 from pipestream.engine.follow import follow

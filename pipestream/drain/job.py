@@ -8,13 +8,13 @@ from datetime import datetime
 from pathlib import Path
 
 from pipestream.drain.backfill import Backfill, parse_offsets
-from pipestream.drain.model import DrainRequest
+from pipestream.drain.request import DrainRequest
 from pipestream.errors import TerminalError
 from pipestream.graph.load import load_graph
 from pipestream.settings import Settings
 
 # By name, not imported: the product itself stays free of Spark.
-DRAIN_JOB = "spark_jobs.drain"
+DRAIN_JOB = "pipestream_spark.drain"
 
 
 def find_drain_job() -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipestream.drain.model import DrainReport
+from pipestream.drain.report import DrainReport
 from pipestream.errors import PipestreamError
 
 STATUSES = ("drained", "empty", "skipped", "failed")

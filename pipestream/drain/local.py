@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pipestream.drain.model import RangeOutcome, RangeTask
+from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.drain.task import drain_ranges
 from pipestream.errors import LeaseLost
 from pipestream.settings import Settings

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pipestream.documents.store import ObjectStore
-from pipestream.drain.model import RangeTask
+from pipestream.drain.range_task import RangeTask
 from pipestream.errors import DocumentMissing, LeaseLost, StoreUnavailable
 from pipestream.ids import check_key_part
 from pipestream.kafka.records import InputRecord

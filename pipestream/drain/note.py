@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from pipestream.ledger.model import Tally
+from pipestream.ledger.entries import Tally
 
 # The broker refuses longer ones (offset.metadata.max.bytes, 4096 by default).
 _LIMIT_BYTES = 4_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Sequence
 
-from pipestream.drain.model import RangeTask, ordered_transactional_id, transactional_id
+from pipestream.drain.range_task import RangeTask, ordered_transactional_id, transactional_id
 from pipestream.drain.slot import HeldSlot
 from pipestream.graph.proto import to_binary
 from pipestream.kafka.ranges import OffsetRange

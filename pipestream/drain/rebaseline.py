@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 
-from pipestream.drain.model import consumer_group, ordered_transactional_id, transactional_id
+from pipestream.drain.range_task import ordered_transactional_id, transactional_id
+from pipestream.drain.request import consumer_group
 from pipestream.errors import LeaseUnavailable, TerminalError
 from pipestream.graph.flow import check_drained
 from pipestream.graph.hashing import graph_hash
@@ -25,7 +26,7 @@ from pipestream.kafka.ranges import Watermarks
 from pipestream.leases.keeper import LeaseKeeper
 from pipestream.leases.store import Lease, LeaseStore
 from pipestream.ledger import Entry, EntryKind, Ledger
-from pipestream.ledger.model import HeadMove
+from pipestream.ledger.entries import HeadMove
 from pipestream.offsets.start import start_offsets
 from pipestream.settings import Settings
 

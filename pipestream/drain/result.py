@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pipestream.errors import PipestreamError
 from pipestream.kafka.records import InputRecord, OutputRecord
-from pipestream.ledger.model import Tally
+from pipestream.ledger.entries import Tally
 
 
 @dataclass(slots=True)

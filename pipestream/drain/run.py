@@ -15,7 +15,9 @@ from zlib import crc32
 
 from pipestream import faults
 from pipestream.drain.holder import is_of_run, name_holder
-from pipestream.drain.model import DrainReport, DrainRequest, Spread
+from pipestream.drain.range_task import Spread
+from pipestream.drain.report import DrainReport
+from pipestream.drain.request import DrainRequest
 from pipestream.drain.slot_run import SlotRun
 from pipestream.errors import LeaseLost, LeaseUnavailable, PipestreamError, TransientError
 from pipestream.graph.flow import check_drained, topic_targets

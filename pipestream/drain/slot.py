@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pipestream.drain.model import DrainRequest, consumer_group
+from pipestream.drain.request import DrainRequest, consumer_group
 from pipestream.graph.flow import topic_targets
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import TopicIdentity

@@ -9,16 +9,10 @@ from datetime import timedelta
 
 from pipestream import faults
 from pipestream.drain.identity import identify_topic
-from pipestream.drain.model import (
-    DrainReport,
-    DrainRequest,
-    RangeFailed,
-    RangeOutcome,
-    RangeTask,
-    Spread,
-    ordered_transactional_id,
-)
+from pipestream.drain.range_task import RangeFailed, RangeOutcome, RangeTask, Spread, ordered_transactional_id
 from pipestream.drain.range_tasks import range_tasks
+from pipestream.drain.report import DrainReport
+from pipestream.drain.request import DrainRequest
 from pipestream.drain.slot import HeldSlot
 from pipestream.drain.slot_plan import find_remaining, make_plan
 from pipestream.errors import LedgerConflict, TasksFailed, TopicReplaced

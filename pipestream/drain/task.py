@@ -25,8 +25,8 @@ from pipestream import faults
 from pipestream.documents.store import open_store
 from pipestream.drain.chunk import ChunkProcessor
 from pipestream.drain.marks import Marks
-from pipestream.drain.model import RangeOutcome, RangeTask
 from pipestream.drain.note import read_note, write_note
+from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.drain.result import ChunkResult, RecordResult
 from pipestream.engine.follow import retry_policy
 from pipestream.engine.services import open_services
@@ -44,7 +44,7 @@ from pipestream.graph.proto import from_kept
 from pipestream.kafka.broker import Committed
 from pipestream.kafka.records import InputRecord
 from pipestream.kafka.writer import Progress, TransactionalWriter
-from pipestream.ledger.model import Tally
+from pipestream.ledger.entries import Tally
 from pipestream.offsets.ordered_ranges import OrderedRangeReader
 from pipestream.settings import Settings
 

@@ -16,7 +16,7 @@ from pipestream.engine.remote import RemoteEngine
 from pipestream.errors import HopsExceeded, PipestreamError, RecordInvalid, printable
 from pipestream.graph.model import Edge, Graph, Node
 from pipestream.ids import derive_child_id
-from pipestream.modules.model import Module, ModuleContext
+from pipestream.modules.module import Module, ModuleContext
 from pipestream.routing.conditions import Conditions
 from pipestream.routing.mappings import apply_mappings
 from pipestream.wire import PipeDoc, PipeStream

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from pipestream.ledger.model import Entry, EntryKind
+from pipestream.ledger.entries import Entry, EntryKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -22,7 +22,7 @@ from pipestream.errors import LedgerBusy, LedgerConflict
 from pipestream.ledger import plan_store, tables
 from pipestream.ledger.delta import TRIES, Place, all_hold, read, rows
 from pipestream.ledger.delta import append as _append
-from pipestream.ledger.model import Entry, Plan
+from pipestream.ledger.entries import Entry, Plan
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)

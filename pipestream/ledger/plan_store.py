@@ -22,7 +22,7 @@ from pipestream.errors import DocumentMissing, LedgerBusy
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import tables
 from pipestream.ledger.delta import TRIES, Place, all_hold, append, rows
-from pipestream.ledger.model import Plan
+from pipestream.ledger.entries import Plan
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)

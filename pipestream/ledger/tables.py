@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipestream.kafka.ranges import OffsetRange
-from pipestream.ledger.model import Entry, EntryKind, HeadMove, Plan, Tally
+from pipestream.ledger.entries import Entry, EntryKind, HeadMove, Plan, Tally
 
 _TIME = pa.timestamp("us", "UTC")
 

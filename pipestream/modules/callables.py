@@ -12,7 +12,7 @@ from pipestream.wire import PipeDoc
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pipestream.modules.model import ModuleContext
+    from pipestream.modules.module import ModuleContext
 
 MAX_FAN_OUT = 10_000
 """Documents one call may return: one that yields for ever would fill the memory before its time is up."""

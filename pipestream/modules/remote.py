@@ -15,7 +15,7 @@ from pipestream.wire import ProcessDataRequest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pipestream.modules.model import ModuleContext
+    from pipestream.modules.module import ModuleContext
     from pipestream.wire import PipeDoc, ProcessDataResponse
 
 IDEMPOTENCY_KEY = "pipestream-idempotency-key"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from pipestream.modules.model import Module, ModuleContext
+    from pipestream.modules.module import Module, ModuleContext
     from pipestream.wire import PipeDoc
 
 _HINT = "use python:package.module:function, grpc:host:port or unix:/path/to.sock; empty passes documents through"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from pipestream.modules.model import ModuleContext
+    from pipestream.modules.module import ModuleContext
     from pipestream.wire import PipeDoc
 
 _TYPE_BY_MEDIA = {

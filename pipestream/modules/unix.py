@@ -25,7 +25,7 @@ from pipestream.wire import PipeDoc
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pipestream.modules.model import ModuleContext
+    from pipestream.modules.module import ModuleContext
 
 _MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _READ_BYTES = 64 * 1024

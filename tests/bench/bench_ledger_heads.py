@@ -16,7 +16,7 @@ from pipestream.ledger import Ledger, Tally, plan_store, tables
 from pipestream.ledger.delta import append
 from pipestream.ledger.upkeep import tidy
 from pipestream.settings import Settings
-from pipestream.testing.made import TOPIC, make_entry, make_plan
+from pipestream_testing.made import TOPIC, make_entry, make_plan
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipestream.testing.spark_submit import FakeSpark
+from pipestream_testing.spark_submit import FakeSpark
 
 if TYPE_CHECKING:
     from pipestream_airflow.drain_operator import DrainOperator
@@ -32,8 +31,6 @@ os.environ["AIRFLOW__CORE__PLUGINS_FOLDER"] = str(REPOSITORY / "plugins")
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 # A machine with much else to do may take longer over an import than Airflow allows for.
 os.environ["AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT"] = "400"
-if str(REPOSITORY / "plugins") not in sys.path:
-    sys.path.append(str(REPOSITORY / "plugins"))
 
 WriteGraph = Callable[[str, str], Path]
 

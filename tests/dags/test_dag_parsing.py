@@ -400,7 +400,7 @@ def serialize_elsewhere(folder: Path) -> str:
     environment = {
         **os.environ,
         "PYTHONHASHSEED": "1",
-        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "plugins")]),
+        "PYTHONPATH": str(REPOSITORY),
     }
     command = [sys.executable, "-c", SERIALIZE, str(folder)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)

@@ -18,9 +18,9 @@ from pipestream.graph.versions import GraphVersions
 from pipestream.leases import open_lease_store
 from pipestream.ledger import Ledger
 from pipestream.samples.generate import write_sample_documents
-from pipestream.testing.settings_file import write_settings
 from pipestream.topics.apply import apply_graph
 from pipestream_airflow.ingest_operator import IngestOperator
+from pipestream_testing.settings_file import write_settings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENTS = 60

@@ -7,7 +7,7 @@ import pytest
 
 from pipestream.drain.backfill import Backfill
 from pipestream.drain.local import LocalSpread
-from pipestream.drain.model import DrainRequest
+from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.errors import TopicReplaced
 from pipestream.leases import Assignment, DesiredState, open_lease_store

@@ -15,10 +15,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from pipestream.drain.job import find_drain_job
 from pipestream.errors import BrokerUnavailable, TopicMissing
-from pipestream.testing.spark_submit import DRAINED, FakeSpark
-from pipestream.testing.waiting import wait_until
 from pipestream_airflow import drain_operator
 from pipestream_airflow.drain_operator import DrainOperator
+from pipestream_testing.spark_submit import DRAINED, FakeSpark
+from pipestream_testing.waiting import wait_until
 
 TOPIC = "intake.files"
 

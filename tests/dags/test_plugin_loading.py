@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import ParamValidationError
 from pipestream_airflow import drain_pool
 from pipestream_airflow.run_params import MODES, RunParams, form
 
-PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
+PACKAGE = Path(__file__).resolve().parents[2] / "pipestream_airflow"
 TOPICS = ["intake.files", "pipestream.main.enrich"]
 
 
@@ -21,7 +21,7 @@ def test_airflow_loads_the_plugin_and_only_its_registration_file():
 
     assert errors == {}
     assert "pipestream" in {plugin.name for plugin in plugins}
-    stems = {file.stem for file in (PLUGINS / "pipestream_airflow").glob("*.py")} - {"__init__"}
+    stems = {file.stem for file in PACKAGE.glob("*.py")} - {"__init__"}
     assert not stems & set(sys.modules)
 
 

@@ -22,9 +22,9 @@ import pytest
 from pipestream.graph.versions import GraphVersions
 from pipestream.leases import open_lease_store
 from pipestream.local import Stack, load_spec
-from pipestream.testing.pipeline import Pipeline
-from pipestream.testing.waiting import wait_until
 from pipestream.topics.apply import apply_graph
+from pipestream_testing.pipeline import Pipeline
+from pipestream_testing.waiting import wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEADLINE_S = 1200.0
@@ -40,8 +40,8 @@ SCHEDULE
 datasources:
   - {id: NAME, account: acme, entry: NAME-first, partitions: 2, retention_hours: 720}
 nodes:
-  - {id: NAME-first, module: "python:pipestream.testing.steps:pass_on"}
-  - {id: NAME-second, module: "python:pipestream.testing.steps:pass_on", partitions: 2}
+  - {id: NAME-first, module: "python:pipestream_testing.steps:pass_on"}
+  - {id: NAME-second, module: "python:pipestream_testing.steps:pass_on", partitions: 2}
 edges:
   - {from: NAME-first, to: NAME-second}
 """

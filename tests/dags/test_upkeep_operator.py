@@ -5,8 +5,8 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from pipestream.ledger import Ledger
 from pipestream.settings import load_settings
-from pipestream.testing.made import make_entry
 from pipestream_airflow.dag_factory import build_upkeep_dag
+from pipestream_testing.made import make_entry
 
 TOPIC = "intake.files"
 

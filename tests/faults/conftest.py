@@ -10,10 +10,10 @@ import pytest
 from psycopg import sql
 
 from pipestream.local import Stack, load_spec
-from pipestream.testing.drains import DrainProcess, Gate
-from pipestream.testing.length import LONG
-from pipestream.testing.oracle import judge
-from pipestream.testing.pipeline import Pipeline
+from pipestream_testing.drains import DrainProcess, Gate
+from pipestream_testing.length import LONG
+from pipestream_testing.oracle import judge
+from pipestream_testing.pipeline import Pipeline
 
 PARTITIONS = 2
 RECORDS = 35

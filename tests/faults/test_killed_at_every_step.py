@@ -10,7 +10,7 @@ import pytest
 
 from pipestream import faults
 from pipestream.ledger import EntryKind
-from pipestream.testing.length import by_length, seeds
+from pipestream_testing.length import by_length, seeds
 
 pytestmark = pytest.mark.stack
 

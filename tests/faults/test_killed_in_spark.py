@@ -11,13 +11,13 @@ import pytest
 
 from pipestream import faults
 from pipestream.ledger import EntryKind
-from pipestream.testing.length import by_length, seeds
-from pipestream.testing.settings_file import write_settings
-from pipestream.testing.submit import submit_drain
+from pipestream_testing.length import by_length, seeds
+from pipestream_testing.settings_file import write_settings
+from pipestream_testing.submit import submit_drain
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
-FIRST = "  - id: first\n    module: python:pipestream.testing."
+FIRST = "  - id: first\n    module: python:pipestream_testing."
 CHUNK_POINTS = [point for point in faults.POINTS if point.startswith("chunk-")]
 DRIVER_POINTS = [point for point in faults.POINTS if point not in CHUNK_POINTS]
 # A worker drains one partition at least, which takes four chunks.

@@ -11,7 +11,7 @@ from pipestream import faults
 
 pytestmark = pytest.mark.stack
 
-MODULE = "    module: python:pipestream.testing.modules:raising\n    config: {only: '3'}\n"
+MODULE = "    module: python:pipestream_testing.modules:raising\n    config: {only: '3'}\n"
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ MODULE = "    module: python:pipestream.testing.modules:raising\n    config: {on
 def test_a_drain_killed_with_dead_letters_in_hand_writes_each_of_them_once(
     make_pipeline, unique, topic, documents, fill, check, start_drain, drain_after_death, point, nth
 ):
-    passing = "  - id: first\n    module: python:pipestream.testing.steps:pass_on\n"
+    passing = "  - id: first\n    module: python:pipestream_testing.steps:pass_on\n"
     pipeline = make_pipeline((passing, f"  - id: first\n{MODULE}"))
     failing = {document for document in documents if "3" in document}
     assert 0 < len(failing) < len(documents) / 2  # or the run would refuse the range

@@ -27,7 +27,8 @@ from pipestream import faults
 from pipestream.dead_letters import Act, ActionRequest, State, resume_action, run_action
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC, PlannedTwice
 from pipestream.drain.backfill import Backfill
-from pipestream.drain.model import DrainRequest, RangeFailed, consumer_group
+from pipestream.drain.range_task import RangeFailed
+from pipestream.drain.request import DrainRequest, consumer_group
 from pipestream.drain.run import run_drain
 from pipestream.errors import LeaseLost, LedgerConflict
 from pipestream.graph.model import Datasource, Graph, Node, NodeType
@@ -35,12 +36,12 @@ from pipestream.kafka.records import OutputRecord, header
 from pipestream.leases.none import NoLeaseStore
 from pipestream.ledger import Ledger, Tally
 from pipestream.settings import Settings
-from pipestream.testing.broker import ModelBroker
-from pipestream.testing.census import take_census
-from pipestream.testing.length import by_length, seeds
-from pipestream.testing.model_drain import drain_without_ledger, is_poison, model_spread
-from pipestream.testing.oracle import Verdict
-from pipestream.testing.turns import Crash, Turns
+from pipestream_testing.broker import ModelBroker
+from pipestream_testing.census import take_census
+from pipestream_testing.length import by_length, seeds
+from pipestream_testing.model_drain import drain_without_ledger, is_poison, model_spread
+from pipestream_testing.oracle import Verdict
+from pipestream_testing.turns import Crash, Turns
 
 TOPIC, DEAD, OUT = "intake.a", "dlq.intake.a", "pipestream.main.happy-end"
 PARTITIONS = 2

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pipestream.testing.faulty import FaultyProxy, Trouble
-from pipestream.testing.length import by_length
-from pipestream.testing.pipeline import Pipeline
+from pipestream_testing.faulty import FaultyProxy, Trouble
+from pipestream_testing.length import by_length
+from pipestream_testing.pipeline import Pipeline
 
 pytestmark = pytest.mark.stack
 

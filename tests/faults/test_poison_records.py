@@ -20,18 +20,18 @@ from pipestream.documents.references import key_of
 from pipestream.documents.store import open_store
 from pipestream.drain.dead_letters import CONNECT, OWN
 from pipestream.drain.marks import ROOT
-from pipestream.drain.model import RangeFailed
+from pipestream.drain.range_task import RangeFailed
 from pipestream.kafka.connection import client_config
 from pipestream.kafka.records import header
 from pipestream.kafka.writer import TransactionalWriter
-from pipestream.testing.settings_file import write_settings
-from pipestream.testing.submit import submit_drain
 from pipestream.topics.admin import TopicAdmin
 from pipestream.wire import PipeDoc, PipeStream
+from pipestream_testing.settings_file import write_settings
+from pipestream_testing.submit import submit_drain
 
 pytestmark = pytest.mark.stack
 
-FIRST = "  - id: first\n    module: python:pipestream.testing."
+FIRST = "  - id: first\n    module: python:pipestream_testing."
 HEALTHY = FIRST + "steps:pass_on"
 DEADLY = FIRST + "modules:dying\n    config: {only: deadly}"
 DIED = 9

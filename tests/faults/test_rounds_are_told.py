@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pipestream.testing.oracle import Rounds, Verdict
+from pipestream_testing.oracle import Rounds, Verdict
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_what_another_process_found_is_added_to_our_own(found):
 
 
 TOLD = """
-from pipestream.testing.oracle import Verdict
+from pipestream_testing.oracle import Verdict
 
 def test_one(rounds):
     rounds.add_seed("test_of_one", 1)

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from pipestream import faults
-from pipestream.testing.length import by_length
+from pipestream_testing.length import by_length
 
 pytestmark = pytest.mark.stack
 

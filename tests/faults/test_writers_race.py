@@ -9,8 +9,8 @@ import pytest
 
 from pipestream.errors import LedgerConflict
 from pipestream.ledger import Ledger, ledger
-from pipestream.testing.made import make_entry
-from pipestream.testing.oracle import Verdict
+from pipestream_testing.made import make_entry
+from pipestream_testing.oracle import Verdict
 
 pytestmark = pytest.mark.stack
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipestream.leases import open_lease_store
-from pipestream.testing.commands import Run, make_run
-from pipestream.testing.letters import Letters
+from pipestream_testing.commands import Run, make_run
+from pipestream_testing.letters import Letters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pipestream.leases import LeaseStore
     from pipestream.settings import Settings
-    from pipestream.testing.pipeline import Pipeline
+    from pipestream_testing.pipeline import Pipeline
 
 
 @pytest.fixture

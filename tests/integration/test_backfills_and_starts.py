@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from pipestream.drain.backfill import Backfill, BackfillInvalid, estimate_backfill, hash_of_then
 from pipestream.drain.local import LocalSpread
-from pipestream.drain.model import DrainRequest
+from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.drain.task import drain_ranges
 from pipestream.errors import OffsetsExpired, TopicReplaced
@@ -21,9 +21,9 @@ from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import load_graph
 from pipestream.leases import open_lease_store
 from pipestream.leases.none import NoLeaseStore
-from pipestream.testing.retention import delete_before
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.names import backfill_lease
+from pipestream_testing.retention import delete_before
 
 pytestmark = pytest.mark.stack
 

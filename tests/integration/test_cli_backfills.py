@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipestream.testing.pipeline import Pipeline
+from pipestream_testing.pipeline import Pipeline
 
 pytestmark = pytest.mark.stack
 

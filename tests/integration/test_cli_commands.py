@@ -8,7 +8,7 @@ import pytest
 
 from pipestream.drain.audit import audit_topic
 from pipestream.leases import open_lease_store
-from pipestream.testing.pipeline import Pipeline
+from pipestream_testing.pipeline import Pipeline
 
 pytestmark = pytest.mark.stack
 

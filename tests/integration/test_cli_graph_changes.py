@@ -11,8 +11,8 @@ from pipestream.graph.versions import GraphVersions
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import start_producer
 from pipestream.leases import open_lease_store
-from pipestream.testing.pipeline import Pipeline
-from pipestream.testing.retention import delete_before
+from pipestream_testing.pipeline import Pipeline
+from pipestream_testing.retention import delete_before
 
 pytestmark = pytest.mark.stack
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.stack
         pytest.param("to: fused\n", "to: fuzed  # here\n", "there is no node fuzed", id="an unknown node"),
         pytest.param(
             "edges:\n",
-            "  - id: first  # here\n    module: python:pipestream.testing.steps:pass_on\nedges:\n",
+            "  - id: first  # here\n    module: python:pipestream_testing.steps:pass_on\nedges:\n",
             "first",
             id="a duplicate id",
         ),

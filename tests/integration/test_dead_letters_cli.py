@@ -10,8 +10,8 @@ from pipestream.dead_letters import Act, ActionRequest, Selection
 from pipestream.dead_letters.act import make_plan
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC
 from pipestream.dead_letters.log import DecisionLog
-from pipestream.testing.settling import wait_until_settled
 from pipestream.wire import DlqMessage
+from pipestream_testing.settling import wait_until_settled
 
 pytestmark = pytest.mark.stack
 

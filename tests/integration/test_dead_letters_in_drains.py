@@ -24,21 +24,22 @@ from pipestream.dead_letters import (
 from pipestream.documents.store import open_store
 from pipestream.drain.dead_letters import CONNECT, OWN
 from pipestream.drain.local import LocalSpread
-from pipestream.drain.model import DrainRequest, RangeFailed
+from pipestream.drain.range_task import RangeFailed
+from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.errors import ModuleUnavailable
 from pipestream.graph.hashing import graph_hash
 from pipestream.kafka.connection import client_config
 from pipestream.kafka.records import header
 from pipestream.leases.none import NoLeaseStore
-from pipestream.testing.letters import FAILING, PASSING
 from pipestream.wire import PipeStream
+from pipestream_testing.letters import FAILING, PASSING
 
 pytestmark = pytest.mark.stack
 
 SECOND = f"  - id: second\n    module: {FAILING}\n"
 FIRST = f"  - id: first\n    module: {PASSING}\n"
-FLAKY = "python:pipestream.testing.modules:flaky"
+FLAKY = "python:pipestream_testing.modules:flaky"
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import pytest
 from pipestream import faults
 from pipestream.dead_letters import Act, State
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC
-from pipestream.testing.settings_file import write_settings
-from pipestream.testing.settling import wait_until_settled
-from pipestream.testing.waiting import wait_until
+from pipestream_testing.settings_file import write_settings
+from pipestream_testing.settling import wait_until_settled
+from pipestream_testing.waiting import wait_until
 
 pytestmark = pytest.mark.stack
 

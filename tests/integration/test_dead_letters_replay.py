@@ -26,9 +26,9 @@ from pipestream.dead_letters.log import DecisionLog
 from pipestream.errors import TopicMissing
 from pipestream.kafka.clients import transactional_producer
 from pipestream.kafka.connection import client_config
-from pipestream.testing.letters import PASSING
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import required_topics
+from pipestream_testing.letters import PASSING
 
 pytestmark = pytest.mark.stack
 
@@ -190,7 +190,7 @@ def test_a_letter_that_failed_behind_a_fused_edge_is_replayed_at_that_node_alone
     fused = f"  - id: fused\n    module: {PASSING}"
     mended = letters.pipeline
     letters.pipeline = letters.with_graph(
-        "broken-behind-a-fused-edge", (fused, "  - id: fused\n    module: python:pipestream.testing.modules:raising")
+        "broken-behind-a-fused-edge", (fused, "  - id: fused\n    module: python:pipestream_testing.modules:raising")
     )
     letters.pipeline.send(letters.intake, ["fused-1"])
     letters.drain(letters.intake)

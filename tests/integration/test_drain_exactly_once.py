@@ -8,7 +8,8 @@ import pytest
 from pipestream.documents.store import open_store
 from pipestream.drain.dead_letters import CONNECT, OWN
 from pipestream.drain.local import LocalSpread
-from pipestream.drain.model import DrainRequest, RangeFailed
+from pipestream.drain.range_task import RangeFailed
+from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.errors import SettingsInvalid
 from pipestream.graph.hashing import graph_hash

@@ -15,8 +15,8 @@ from pipestream.errors import LeaseLost, LeaseStoreUnavailable, LeaseUnavailable
 from pipestream.leases import LeaseKeeper
 from pipestream.leases.consul import ConsulLeaseStore
 from pipestream.leases.store import DesiredState
-from pipestream.testing.faulty import FaultyProxy, Trouble
-from pipestream.testing.waiting import wait_until
+from pipestream_testing.faulty import FaultyProxy, Trouble
+from pipestream_testing.waiting import wait_until
 
 pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("consul")]
 

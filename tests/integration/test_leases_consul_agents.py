@@ -20,7 +20,7 @@ from pipestream.local.gotools import CONSUL, find_tool
 from pipestream.local.ports import resolve_ports
 from pipestream.local.spec import FREE_PORTS
 from pipestream.settings import Settings
-from pipestream.testing.waiting import wait_until
+from pipestream_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

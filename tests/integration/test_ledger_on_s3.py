@@ -11,8 +11,8 @@ from pipestream.errors import LedgerBusy
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Ledger
 from pipestream.ledger.upkeep import tidy
-from pipestream.testing.made import make_entry, make_plan
-from pipestream.testing.together import together
+from pipestream_testing.made import make_entry, make_plan
+from pipestream_testing.together import together
 
 pytestmark = pytest.mark.stack
 

@@ -6,15 +6,16 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
 from pipestream.drain.audit import audit_topic
-from pipestream.drain.model import RangeFailed, consumer_group, ordered_transactional_id, transactional_id
+from pipestream.drain.range_task import RangeFailed, ordered_transactional_id, transactional_id
 from pipestream.drain.rebaseline import rebaseline
+from pipestream.drain.request import consumer_group
 from pipestream.errors import LeaseUnavailable, LedgerBusy, OffsetsExpired, TerminalError, TopicReplaced
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import range_consumer, transactional_producer
 from pipestream.leases import DesiredState
 from pipestream.ledger import EntryKind, Ledger
-from pipestream.testing.retention import delete_before
 from pipestream.topics.admin import TopicAdmin
+from pipestream_testing.retention import delete_before
 
 pytestmark = pytest.mark.stack
 

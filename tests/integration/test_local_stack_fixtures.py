@@ -10,7 +10,7 @@ import boto3
 import psycopg
 import pytest
 
-from pipestream.testing.waiting import wait_until
+from pipestream_testing.waiting import wait_until
 
 pytestmark = pytest.mark.stack
 

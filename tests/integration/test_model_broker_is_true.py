@@ -10,10 +10,10 @@ from pipestream.errors import LeaseLost
 from pipestream.kafka.ranges import OffsetRange, Watermarks
 from pipestream.kafka.records import OutputRecord
 from pipestream.kafka.writer import Progress
-from pipestream.testing.broker import ModelBroker
-from pipestream.testing.waiting import wait_until
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import KEEP_FOREVER_MS, Purpose, TopicSpec
+from pipestream_testing.broker import ModelBroker
+from pipestream_testing.waiting import wait_until
 
 
 class Died(Exception):

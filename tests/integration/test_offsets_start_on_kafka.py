@@ -10,10 +10,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pipestream.errors import OffsetsExpired, SettingsInvalid, TopicMissing
 from pipestream.kafka.broker import Broker
 from pipestream.offsets.start import StartUnknown, start_offsets
-from pipestream.testing.retention import delete_before
-from pipestream.testing.waiting import wait_until
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
+from pipestream_testing.retention import delete_before
+from pipestream_testing.waiting import wait_until
 
 pytestmark = pytest.mark.stack
 

@@ -16,10 +16,10 @@ from pipestream.kafka.records import InputRecord
 from pipestream.offsets.ordered import OrderedReader, SourceTopic
 from pipestream.offsets.ordered_ranges import OrderedRangeReader
 from pipestream.offsets.release import ReleaseBuffer
-from pipestream.testing.retention import delete_before
-from pipestream.testing.settling import wait_until_settled
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
+from pipestream_testing.retention import delete_before
+from pipestream_testing.settling import wait_until_settled
 
 pytestmark = pytest.mark.stack
 

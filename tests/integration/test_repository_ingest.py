@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from pipestream.connectors.connector import Unreadable
 from pipestream.connectors.folder import FolderConnector
 from pipestream.connectors.ingest import ingest
-from pipestream.connectors.model import Unreadable
 from pipestream.documents.catalogue import Catalogue
 from pipestream.errors import SettingsInvalid, TopicMissing
 from pipestream.graph.model import Connector, Datasource

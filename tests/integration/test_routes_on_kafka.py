@@ -9,11 +9,11 @@ import pytest
 from pipestream.dead_letters import Act, ActionRequest, run_action
 from pipestream.drain.dead_letters import CONNECT
 from pipestream.kafka.records import header
-from pipestream.testing.pipeline import Pipeline
+from pipestream_testing.pipeline import Pipeline
 
 pytestmark = pytest.mark.stack
 
-STEPS = "python:pipestream.testing.steps"
+STEPS = "python:pipestream_testing.steps"
 
 
 @pytest.fixture
@@ -101,8 +101,8 @@ def test_several_documents_from_a_module_fan_out_to_every_matching_edge(make, un
 @pytest.mark.parametrize(
     ("module", "timeout_s", "error"),
     [
-        pytest.param("pipestream.testing.modules:raising", 60, "ModuleFailed", id="a module that raises"),
-        pytest.param("pipestream.testing.modules:hanging", 0.2, "ModuleUnavailable", id="a module that hangs"),
+        pytest.param("pipestream_testing.modules:raising", 60, "ModuleFailed", id="a module that raises"),
+        pytest.param("pipestream_testing.modules:hanging", 0.2, "ModuleUnavailable", id="a module that hangs"),
     ],
 )
 def test_a_document_that_fails_goes_to_the_error_end_that_the_graph_names(make, unique, module, timeout_s, error):
@@ -161,7 +161,7 @@ def test_a_cycle_ends_where_its_edge_allows_no_more_hops(make, unique):
 
 
 def test_a_module_that_cannot_be_found_stops_the_run_before_any_dead_letter(make, unique):
-    from pipestream.drain.model import RangeFailed
+    from pipestream.drain.range_task import RangeFailed
 
     pipeline = make(graph("nodes: [{id: first, module: 'python:nowhere.at_all:step'}]"))
     pipeline.send(f"intake.{unique}", ["d1"])

@@ -18,12 +18,12 @@ from pipestream.kafka.reader import RangeReader
 from pipestream.kafka.records import OutputRecord
 from pipestream.kafka.writer import Progress, TransactionalWriter
 from pipestream.settings import Settings
-from pipestream.testing.pipeline import Pipeline
-from pipestream.testing.secured_kafka import PASSWORD, secured_kafka
-from pipestream.testing.settings_file import write_settings
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
 from pipestream.wire import PipeDoc
+from pipestream_testing.pipeline import Pipeline
+from pipestream_testing.secured_kafka import PASSWORD, secured_kafka
+from pipestream_testing.settings_file import write_settings
 
 pytestmark = pytest.mark.stack
 

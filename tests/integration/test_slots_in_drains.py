@@ -10,7 +10,7 @@ import pytest
 
 from pipestream.drain.lag import find_lag
 from pipestream.drain.local import LocalSpread
-from pipestream.drain.model import DrainRequest
+from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.errors import (
     LeaseLost,
@@ -21,8 +21,8 @@ from pipestream.errors import (
     TopicReplaced,
 )
 from pipestream.leases import DesiredState
-from pipestream.testing.retention import delete_before
 from pipestream.topics.admin import TopicAdmin
+from pipestream_testing.retention import delete_before
 
 pytestmark = pytest.mark.stack
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pipestream.drain.local import LocalSpread
-from pipestream.drain.model import DrainRequest
+from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.graph.load import load_graph
 from pipestream.kafka.broker import Broker
@@ -16,8 +16,8 @@ from pipestream.leases.sql import SqlLeaseStore
 from pipestream.leases.store import DesiredState
 from pipestream.ledger import EntryKind
 from pipestream.offsets.start import StartUnknown
-from pipestream.testing.pipeline import Pipeline
 from pipestream.topics.admin import TopicAdmin
+from pipestream_testing.pipeline import Pipeline
 
 pytestmark = pytest.mark.stack
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipestream.testing.submit import submit_drain
+from pipestream_testing.submit import submit_drain
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 

@@ -14,8 +14,8 @@ import pytest
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Ledger, Tally
 from pipestream.local.jars import delta_jars
-from pipestream.testing.made import make_entry, make_plan
-from pipestream.testing.settings_file import write_settings
+from pipestream_testing.made import make_entry, make_plan
+from pipestream_testing.settings_file import write_settings
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pipestream.drain.model import RangeOutcome
-from pipestream.testing.made import make_task
-from spark_jobs.spreading import _drain_batches
+from pipestream.drain.range_task import RangeOutcome
+from pipestream_spark.spreading import _drain_batches
+from pipestream_testing.made import make_task
 
 
 def test_a_worker_without_usable_settings_answers_once_and_for_all(monkeypatch, tmp_path):

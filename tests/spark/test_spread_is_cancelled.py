@@ -13,10 +13,10 @@ from pipestream.errors import TasksFailed
 from pipestream.graph.load import load_graph
 from pipestream.graph.proto import to_binary
 from pipestream.settings import CONFIG_VARIABLE, Settings
-from pipestream.testing.made import make_task
-from pipestream.testing.settings_file import write_settings
-from pipestream.testing.waiting import wait_until
-from spark_jobs.spreading import SparkSpread
+from pipestream_spark.spreading import SparkSpread
+from pipestream_testing.made import make_task
+from pipestream_testing.settings_file import write_settings
+from pipestream_testing.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 

@@ -294,7 +294,7 @@ def test_whoever_runs_modules_has_their_folder_on_the_path(name):
 def test_the_folder_of_modules_is_on_the_path_natively_too():
     build = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
 
-    assert build["dev-mode-dirs"] == [".", "modules"]
+    assert "modules" in build["dev-mode-dirs"]
     assert str(REPOSITORY / "modules") in sys.path, "the install is older than that; run make setup"
 
 

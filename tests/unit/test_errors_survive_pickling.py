@@ -9,7 +9,7 @@ import pytest
 
 import pipestream
 from pipestream import errors
-from pipestream.drain.model import DeadLettersOff, RangeFailed, RangeOutcome
+from pipestream.drain.range_task import DeadLettersOff, RangeFailed, RangeOutcome
 
 EXAMPLES = [
     errors.LeaseUnavailable("t", 0, "run-1"),

@@ -15,7 +15,7 @@ from pipestream.graph.schema import CONNECTOR, DATASOURCE, DEAD_LETTERS, EDGE, G
 from pipestream.settings import Settings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PRODUCT = ("pipestream", "plugins", "spark_jobs", "dags")
+PRODUCT = ("pipestream", "pipestream_airflow", "pipestream_spark", "plugins", "spark_jobs", "dags")
 
 # These carry a graph from one form to another, check it or draw it, whatever is done with it afterwards.
 CARRIERS = {

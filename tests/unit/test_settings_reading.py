@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from pipestream.errors import SettingsInvalid
 from pipestream.settings import Settings, load_settings
-from pipestream.testing.settings_file import write_settings
+from pipestream_testing.settings_file import write_settings
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipestream.testing.commands import Run, make_run
+from pipestream_testing.commands import Run, make_run
 
 
 @pytest.fixture

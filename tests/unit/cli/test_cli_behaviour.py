@@ -14,7 +14,7 @@ from pipestream import __version__
 from pipestream.cli import dlq_act, ledger, options
 from pipestream.cli.main import app
 from pipestream.dead_letters.decisions import DEFAULT_MAX_REPLAYS
-from pipestream.drain.model import RangeFailed, RangeOutcome
+from pipestream.drain.range_task import RangeFailed, RangeOutcome
 from pipestream.errors import (
     BrokerUnavailable,
     CatalogueUnavailable,

@@ -18,7 +18,7 @@ cluster: {name}
 datasources:
   - {{id: mail, account: acme, entry: {name}-read}}
 nodes:
-  - {{id: {name}-read, module: "python:pipestream.testing.steps:pass_on"}}
+  - {{id: {name}-read, module: "python:pipestream_testing.steps:pass_on"}}
 """
 
 

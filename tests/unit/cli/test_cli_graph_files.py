@@ -19,7 +19,7 @@ nodes:
   - id: sort
     type: connector
   - id: read
-    module: python:pipestream.testing.steps:pass_on
+    module: python:pipestream_testing.steps:pass_on
 edges:
   - id: texts
     from: sort
@@ -116,7 +116,7 @@ def test_an_explanation_says_before_all_else_that_modules_are_not_run(run, graph
     at_a_node = run("graph", "explain", graph_file, tmp_path / "note.txt", "--at", "read")
 
     assert from_the_start.out.splitlines()[1].startswith("note: modules are not run")
-    assert "(hop 2, from step 1, without python:pipestream.testing.steps:pass_on)" in from_the_start.out
+    assert "(hop 2, from step 1, without python:pipestream_testing.steps:pass_on)" in from_the_start.out
     assert "--at NODE" in from_the_start.err
     assert "1. read (hop 1" in at_a_node.out
     assert at_a_node.err == ""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pipestream.connectors.connector import Unreadable
 from pipestream.connectors.folder import FolderConnector, document_id
-from pipestream.connectors.model import Unreadable
 from pipestream.connectors.registry import make_connector
 from pipestream.errors import SettingsInvalid
 from pipestream.gen.ai.pipestream.data.v1 import pipeline_core_types_pb2 as wire

@@ -14,7 +14,7 @@ from pipestream.dead_letters.decisions import (
     add_up,
     to_runs,
 )
-from pipestream.dead_letters.model import Decision, LetterId, State, read_letter
+from pipestream.dead_letters.letter import Decision, LetterId, State, read_letter
 from pipestream.dead_letters.selection import Selection
 from pipestream.errors import IdInvalid, RecordInvalid
 from pipestream.kafka.records import InputRecord

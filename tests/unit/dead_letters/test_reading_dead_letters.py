@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from pipestream.dead_letters.letter import Decision, LetterId, Origin, State, read_letter
 from pipestream.dead_letters.message import describe, to_dlq_message
-from pipestream.dead_letters.model import Decision, LetterId, Origin, State, read_letter
 from pipestream.drain.dead_letters import dead_letter
 from pipestream.errors import IdInvalid, ModuleFailed
 from pipestream.kafka.records import InputRecord

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pipestream.dead_letters.destinations import Destinations, NoWayBack
-from pipestream.dead_letters.model import read_letter
+from pipestream.dead_letters.letter import read_letter
 from pipestream.graph.load import load_graph
 from pipestream.kafka.records import InputRecord
 
@@ -13,10 +13,10 @@ cluster: main
 datasources:
   - {id: files, account: acme, entry: first}
 nodes:
-  - {id: first, module: "python:pipestream.testing.steps:pass_on"}
-  - {id: second, module: "python:pipestream.testing.steps:pass_on"}
-  - {id: fused, module: "python:pipestream.testing.steps:pass_on"}
-  - {id: named, module: "python:pipestream.testing.steps:pass_on"}
+  - {id: first, module: "python:pipestream_testing.steps:pass_on"}
+  - {id: second, module: "python:pipestream_testing.steps:pass_on"}
+  - {id: fused, module: "python:pipestream_testing.steps:pass_on"}
+  - {id: named, module: "python:pipestream_testing.steps:pass_on"}
 edges:
   - {from: first, to: second}
   - {from: first, to: fused, transport: grpc}

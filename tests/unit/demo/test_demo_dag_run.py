@@ -10,7 +10,7 @@ import pytest
 
 from pipestream.demo.dag_run import DagLog, TaskEvent, run_dag
 from pipestream.errors import StackError
-from pipestream.testing.waiting import wait_until
+from pipestream_testing.waiting import wait_until
 
 LOG = """\
 2026-11-16T03:18:02Z [info     ] Created dag run.   dagrun=<DagRun x, state:running>

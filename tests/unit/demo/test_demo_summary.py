@@ -8,7 +8,7 @@ from pipestream.demo.summary import Summary, summarise, topic_rows
 from pipestream.drain.audit import TopicAudit
 from pipestream.ledger import Tally
 from pipestream.ledger.check import Fault, FaultKind
-from pipestream.testing.made import make_entry
+from pipestream_testing.made import make_entry
 
 RIGHT = Summary(
     documents_in=240,

@@ -7,7 +7,7 @@ import pytest
 
 from pipestream.drain.backfill import Backfill
 from pipestream.drain.job import find_drain_job, job_arguments, parse_arguments, read_request
-from pipestream.drain.model import DrainRequest
+from pipestream.drain.request import DrainRequest
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import check_graph_text
 from pipestream.graph.write import to_yaml
@@ -48,7 +48,7 @@ def test_a_job_that_is_told_no_budget_takes_that_of_the_settings(graph_file):
 
 
 def test_the_job_is_found_where_the_project_is_installed():
-    assert Path(find_drain_job()).parts[-2:] == ("spark_jobs", "drain.py")
+    assert Path(find_drain_job()).parts[-2:] == ("pipestream_spark", "drain.py")
 
 
 def test_the_graph_that_is_submitted_is_the_same_graph():

@@ -7,7 +7,7 @@ import pytest
 from pipestream.drain.marks import ROOT, Mark, Marks, mark_key
 from pipestream.errors import IdInvalid, LeaseLost, StoreUnavailable
 from pipestream.kafka.records import InputRecord
-from pipestream.testing.made import make_task
+from pipestream_testing.made import make_task
 
 HASH = "abc"
 

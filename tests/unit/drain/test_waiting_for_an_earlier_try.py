@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from pipestream.drain.model import DrainRequest
+from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import _acquire
 from pipestream.graph.model import Graph
-from pipestream.testing.leases import FlakyLeaseStore
+from pipestream_testing.leases import FlakyLeaseStore
 
 TOPIC = "intake.files"
 TTL_S = 3.0

@@ -15,9 +15,9 @@ from pipestream.graph.load import check_graph_text
 from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.ledger import Tally
 from pipestream.settings import Settings
-from pipestream.testing.made import make_task
 from pipestream.topics.names import is_intake
 from pipestream.wire import PipeDoc, PipeStream
+from pipestream_testing.made import make_task
 
 FAILING = """
     graph: g
@@ -25,9 +25,9 @@ FAILING = """
     datasources: [{id: s, account: acme, entry: a}]
     nodes:
       - id: a
-        module: python:pipestream.testing.steps:fail_on_bad
+        module: python:pipestream_testing.steps:fail_on_bad
       - id: b
-        module: python:pipestream.testing.steps:fail_on_bad
+        module: python:pipestream_testing.steps:fail_on_bad
     edges: [{from: a, to: b}]
 """
 WITHOUT_PAYLOAD = FAILING.replace("fail_on_bad", "fail_on_bad\n        dead_letters: {include_payload: false}")

@@ -14,7 +14,7 @@ GRAPH = Graph(
     "g",
     "main",
     (
-        Node("a", "main", module="python:pipestream.testing.steps:pass_on"),
+        Node("a", "main", module="python:pipestream_testing.steps:pass_on"),
         Node("happy-end", "main", node_type=NodeType.SINK),
     ),
     (Edge("a--end", "a", "happy-end", condition='doc.doc_id == "d"'),),

@@ -9,7 +9,7 @@ import pytest
 
 from pipestream.errors import CatalogueUnavailable, LeaseLost
 from pipestream.leases.keeper import LeaseKeeper, elapsed_s
-from pipestream.testing.leases import FlakyLeaseStore
+from pipestream_testing.leases import FlakyLeaseStore
 
 TOPIC = "intake.files"
 # The keeper's thread pauses in real time, a third of this; what counts as lost goes by the test's own clock.

@@ -7,7 +7,7 @@ import pytest
 from pipestream.kafka.ranges import Watermarks
 from pipestream.ledger import EntryKind
 from pipestream.ledger.check import FaultKind, find_faults
-from pipestream.testing.made import make_entry
+from pipestream_testing.made import make_entry
 
 TOPIC = "intake.a"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,10 +10,10 @@ from pipestream.errors import LedgerBusy, LedgerConflict, StoreUnavailable
 from pipestream.ledger import EntryKind, Ledger, Tally
 from pipestream.ledger import ledger as ledger_module
 from pipestream.ledger.delta import append
-from pipestream.ledger.model import HeadMove
+from pipestream.ledger.entries import HeadMove
 from pipestream.settings import Settings
-from pipestream.testing.made import MADE_AT, make_entry
-from pipestream.testing.together import together
+from pipestream_testing.made import MADE_AT, make_entry
+from pipestream_testing.together import together
 
 
 @pytest.fixture

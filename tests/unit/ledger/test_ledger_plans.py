@@ -12,8 +12,8 @@ from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Ledger, plan_store
 from pipestream.ledger.delta import append
 from pipestream.settings import Settings
-from pipestream.testing.made import MADE_AT, make_plan
-from pipestream.testing.together import together
+from pipestream_testing.made import MADE_AT, make_plan
+from pipestream_testing.together import together
 
 
 def plan(run_id, topic="intake.a", minute=0):

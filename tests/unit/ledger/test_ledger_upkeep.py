@@ -11,7 +11,7 @@ from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Ledger
 from pipestream.ledger.upkeep import retention_hours, tidy
 from pipestream.settings import Settings
-from pipestream.testing.made import make_entry, make_plan
+from pipestream_testing.made import make_entry, make_plan
 
 DAYS_S = 24 * 3600
 

@@ -13,7 +13,7 @@ from pipestream.errors import StackError
 from pipestream.local.cache import cache_folder, provide
 from pipestream.local.process import ProcessRecord, find_process, kill_process, start_process, stop_process
 from pipestream.local.tools import read_version, run_tool
-from pipestream.testing.waiting import wait_until
+from pipestream_testing.waiting import wait_until
 
 # Prints its child's pid once both run; the child is in a session of its own, as PostgreSQL's are.
 _PARENT = """

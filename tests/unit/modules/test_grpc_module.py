@@ -8,10 +8,10 @@ import pytest
 
 from pipestream.errors import ModuleFailed, ModuleUnavailable
 from pipestream.gen.ai.pipestream.data.module.v1 import module_service_pb2 as service
-from pipestream.modules.model import ModuleContext
+from pipestream.modules.module import ModuleContext
 from pipestream.modules.resolve import resolve_module
-from pipestream.testing.modules import GrpcModuleServer
 from pipestream.wire import PipeDoc, ProcessDataResponse
+from pipestream_testing.modules import GrpcModuleServer
 
 INPUT = PipeDoc(doc_id="in")
 OUTPUT = PipeDoc(doc_id="out")

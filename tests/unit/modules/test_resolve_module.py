@@ -10,11 +10,11 @@ import pytest
 from pipestream.errors import GraphInvalid, ModuleFailed, ModuleUnavailable, TransientError
 from pipestream.modules import deadline
 from pipestream.modules.callables import MAX_FAN_OUT
-from pipestream.modules.model import ModuleContext
+from pipestream.modules.module import ModuleContext
 from pipestream.modules.resolve import ModuleSpec, parse_module, resolve_module
 from pipestream.wire import PipeDoc
 
-FAULTS = "python:pipestream.testing.modules:"
+FAULTS = "python:pipestream_testing.modules:"
 
 
 def context(timeout_s: float = 5.0, attempt: int = 1, **config: object) -> ModuleContext:

@@ -4,7 +4,7 @@ import pytest
 
 from pipestream.errors import ModuleFailed
 from pipestream.modules import samples
-from pipestream.modules.model import ModuleContext
+from pipestream.modules.module import ModuleContext
 from pipestream.wire import PipeDoc
 
 CONTEXT = ModuleContext("sample", "node", "stream")

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from pipestream.errors import ModuleFailed, ModuleUnavailable
-from pipestream.modules.model import ModuleContext
+from pipestream.modules.module import ModuleContext
 from pipestream.modules.resolve import resolve_module
-from pipestream.testing.modules import SocketModuleServer
 from pipestream.wire import PipeDoc
+from pipestream_testing.modules import SocketModuleServer
 
 FILES = sorted((Path(__file__).resolve().parents[2] / "data" / "pipedocs").glob("*.pb"))
 INPUT = PipeDoc(doc_id="in")

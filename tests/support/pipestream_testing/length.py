@@ -22,7 +22,7 @@ def seeds(short: int, long: int) -> list[int]:
     if given:
         return [int(given)]
     # The processes of one test run must agree; pytest-xdist gives them an id in common.
-    chance = random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID"))  # noqa: S311 - they are no secret
+    chance = random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID"))
     return chance.sample(range(1_000_000), by_length(short, long))
 
 

@@ -1,6 +1,6 @@
 """Modules that misbehave on purpose, and real servers for modules behind gRPC and Unix sockets.
 
-The callables are named as a graph names them, e.g. ``python:pipestream.testing.modules:raising``. Their
+The callables are named as a graph names them, e.g. ``python:pipestream_testing.modules:raising``. Their
 behaviour is set by the node's ``config``, because a drain runs them in a process of its own.
 """
 
@@ -23,11 +23,11 @@ from pipestream.modules.remote import CHANNEL_OPTIONS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pipestream.modules.model import ModuleContext
+    from pipestream.modules.module import ModuleContext
     from pipestream.wire import PipeDoc, ProcessDataRequest, ProcessDataResponse
 
 
-def passing(document: PipeDoc, context: ModuleContext) -> PipeDoc:  # noqa: ARG001
+def passing(document: PipeDoc, context: ModuleContext) -> PipeDoc:
     """Return the document as it is."""
     return document
 
@@ -40,13 +40,13 @@ def raising(document: PipeDoc, context: ModuleContext) -> PipeDoc:
     return document
 
 
-def hanging(document: PipeDoc, context: ModuleContext) -> PipeDoc:  # noqa: ARG001
+def hanging(document: PipeDoc, context: ModuleContext) -> PipeDoc:
     """Sleep for an hour."""
     time.sleep(3_600)
     return document
 
 
-def spinning(document: PipeDoc, context: ModuleContext) -> PipeDoc:  # noqa: ARG001
+def spinning(document: PipeDoc, context: ModuleContext) -> PipeDoc:
     """Never stop computing."""
     while True:
         pass

@@ -19,10 +19,10 @@ from pipestream.dead_letters import (
 )
 from pipestream.kafka.records import header
 from pipestream.settings import Settings
-from pipestream.testing.pipeline import Pipeline
+from pipestream_testing.pipeline import Pipeline
 
-FAILING = "python:pipestream.testing.steps:fail_on_bad"
-PASSING = "python:pipestream.testing.steps:pass_on"
+FAILING = "python:pipestream_testing.steps:fail_on_bad"
+PASSING = "python:pipestream_testing.steps:pass_on"
 
 
 class Letters:

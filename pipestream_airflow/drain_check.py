@@ -16,7 +16,7 @@ from pipestream.ledger import Ledger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pipestream.drain.model import DrainRequest
+    from pipestream.drain.request import DrainRequest
     from pipestream.leases.store import Assignment, LeaseStore
     from pipestream.settings import Settings
 

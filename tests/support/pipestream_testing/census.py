@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC
-from pipestream.dead_letters.model import DeadLetter, State, read_letter
+from pipestream.dead_letters.letter import DeadLetter, State, read_letter
 from pipestream.drain.dead_letters import CONNECT
 from pipestream.kafka.records import InputRecord, header
-from pipestream.testing.broker import ModelBroker
-from pipestream.testing.model_drain import ORIGIN, RUN
+from pipestream_testing.broker import ModelBroker
+from pipestream_testing.model_drain import ORIGIN, RUN
 
 Place = tuple[int, int]
 """Partition and offset."""

@@ -14,10 +14,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipestream import faults
-from pipestream.drain.model import RangeOutcome, RangeTask
+from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.errors import SettingsInvalid, TasksFailed
 from pipestream.settings import CONFIG_VARIABLE, config_file, load_settings
-from spark_jobs.session import session_builder
+from pipestream_spark.session import session_builder
 
 
 class SparkSpread:

@@ -22,8 +22,8 @@ from airflow.sdk.exceptions import (
 
 from pipestream.drain.job import find_drain_job, job_arguments
 from pipestream.drain.job_outcome import read_outcome
-from pipestream.drain.model import DrainRequest
 from pipestream.drain.report_words import describe_report
+from pipestream.drain.request import DrainRequest
 from pipestream.errors import TerminalError
 from pipestream.graph.load import load_graph
 from pipestream.settings import load_settings

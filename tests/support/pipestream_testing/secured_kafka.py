@@ -18,7 +18,7 @@ from pipestream.local.state import NO_SECRETS, StackState, state_file, write_sta
 from pipestream.local.tools import run_tool
 
 USER = "pipestream"
-PASSWORD = "open sesame & more"  # noqa: S105 - of a broker that lives for one test
+PASSWORD = "open sesame & more"
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pipestream.drain.dead_letters import REPLAYS, dead_letter
-from pipestream.drain.model import RangeOutcome, RangeTask, Spread
 from pipestream.drain.note import read_note, write_note
+from pipestream.drain.range_task import RangeOutcome, RangeTask, Spread
 from pipestream.errors import LeaseLost, ModuleFailed
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.kafka.writer import Progress
 from pipestream.ledger import Tally
-from pipestream.testing.broker import ModelBroker
 from pipestream.topics.names import datasource_of, intake_dead_letter_topic
+from pipestream_testing.broker import ModelBroker
 
 RUN, ORIGIN = "model.run", "model.origin"
 """Headers of what comes out: the run that it came out of, and the ``PARTITION/OFFSET`` that it was made from."""

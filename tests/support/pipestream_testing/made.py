@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pipestream.drain.model import RangeTask
+from pipestream.drain.range_task import RangeTask
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Entry, EntryKind, Plan
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from pipestream.drain.job import find_drain_job, job_arguments
 from pipestream.drain.job_outcome import read_outcome
-from pipestream.drain.model import DrainRequest
-from pipestream.testing.pipeline import Pipeline
+from pipestream.drain.request import DrainRequest
+from pipestream_testing.pipeline import Pipeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipestream.errors import PipestreamError
 from pipestream.settings import load_settings
-from pipestream.testing.pipeline import Pipeline
+from pipestream_testing.pipeline import Pipeline
 
 
 def main() -> int:

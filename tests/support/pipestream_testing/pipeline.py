@@ -14,7 +14,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from google.protobuf.message import DecodeError
 
 from pipestream.drain.local import LocalSpread
-from pipestream.drain.model import DrainReport, DrainRequest, Spread, consumer_group
+from pipestream.drain.range_task import Spread
+from pipestream.drain.report import DrainReport
+from pipestream.drain.request import DrainRequest, consumer_group
 from pipestream.drain.run import run_drain
 from pipestream.graph.load import load_graph
 from pipestream.kafka.broker import Broker, ask_committed
@@ -25,10 +27,10 @@ from pipestream.kafka.records import InputRecord
 from pipestream.leases import open_lease_store
 from pipestream.ledger import Entry, Ledger
 from pipestream.settings import Settings
-from pipestream.testing.settling import wait_until_settled
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import required_topics
 from pipestream.wire import PipeStream
+from pipestream_testing.settling import wait_until_settled
 
 _ANSWER_S = 120.0
 # The broker aborts what a dead producer left open after a minute, and looks for it every ten seconds.

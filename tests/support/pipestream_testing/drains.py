@@ -16,8 +16,8 @@ import psutil
 
 from pipestream import faults
 from pipestream.settings import CONFIG_VARIABLE
-from pipestream.testing.pipeline import Pipeline
-from pipestream.testing.settings_file import write_settings
+from pipestream_testing.pipeline import Pipeline
+from pipestream_testing.settings_file import write_settings
 
 _POLL_S = 0.02
 
@@ -54,7 +54,7 @@ class DrainProcess:
         self._log = folder / f"{run_id}.{time.monotonic_ns()}.log"
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pipestream.testing.drain_process", *arguments],
+                [sys.executable, "-m", "pipestream_testing.drain_process", *arguments],
                 env=environment,
                 stdout=log,
                 stderr=log,

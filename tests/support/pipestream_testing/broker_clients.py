@@ -13,7 +13,7 @@ from pipestream.kafka.records import InputRecord, OutputRecord
 from pipestream.kafka.writer import Progress
 
 if TYPE_CHECKING:
-    from pipestream.testing.broker import ModelBroker
+    from pipestream_testing.broker import ModelBroker
 
 
 @dataclass(frozen=True, slots=True)

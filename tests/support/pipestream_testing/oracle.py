@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field
 from pipestream.documents.references import key_of
 from pipestream.documents.store import open_store
 from pipestream.errors import DocumentMissing
-from pipestream.testing.length import repeat_command
-from pipestream.testing.pipeline import FoundRecord, Pipeline
 from pipestream.topics.required import required_topics
+from pipestream_testing.length import repeat_command
+from pipestream_testing.pipeline import FoundRecord, Pipeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.session import session_builder
+from pipestream_spark.session import session_builder
 
 
 def delta_session(app_name: str) -> SparkSession:

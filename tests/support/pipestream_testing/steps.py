@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipestream.errors import ModuleFailed
-from pipestream.modules.model import ModuleContext
+from pipestream.modules.module import ModuleContext
 from pipestream.wire import PipeDoc
 
 

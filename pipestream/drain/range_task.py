@@ -1,48 +1,14 @@
-"""The values that pass between a run, its tasks and whoever started it."""
+"""The work of one Spark task, and its outcome."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
-from pipestream.drain.backfill import Backfill
 from pipestream.errors import PipestreamError, printable
-from pipestream.graph.model import Graph
 from pipestream.kafka.ranges import OffsetRange
-from pipestream.ledger.model import Tally
-from pipestream.topics.names import backfill_lease
-
-
-@dataclass(frozen=True, slots=True)
-class DrainRequest:
-    """What one run is asked to drain."""
-
-    graph: Graph
-    topic: str
-    run_id: str
-    budget: int
-    backfill: Backfill | None = None
-    accept_failures: bool = False
-    """Write dead letters even if most of a range fails."""
-    start_at: str = ""
-    """Where to start if the topic has no head yet; empty: where the graph says."""
-
-    @property
-    def lane(self) -> str:
-        """Return the ledger's name for this reader of the topic."""
-        graph_id = self.graph.graph_id
-        return f"{graph_id}@{self.backfill.backfill_id}" if self.backfill else graph_id
-
-    @property
-    def leased(self) -> str:
-        """Return what the run leases: the topic, or its backfill, which goes on beside the live runs."""
-        return backfill_lease(self.topic, self.lane) if self.backfill else self.topic
-
-    def plan_id(self, slot: int) -> str:
-        """Return the id of the run's plan: the same for a retry, and for a backfill whichever run goes on with it."""
-        return f"{self.lane}|{self.topic}" if self.backfill else f"{self.run_id}|{self.topic}|{slot}"
+from pipestream.ledger.entries import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,25 +80,6 @@ class RangeOutcome:
         return cls(tally=Tally(**tally) if tally else None, **values)
 
 
-@dataclass(frozen=True, slots=True)
-class DrainReport:
-    """What a run did, for whoever started it."""
-
-    status: str
-    """``drained``, ``empty`` (nothing was waiting) or ``skipped`` (someone else holds it, or it is stopped)."""
-    topic: str
-    reason: str = ""
-    ranges: int = 0
-    recovered_ranges: int = 0
-    records: int = 0
-    documents_out: Mapping[str, int] = field(default_factory=dict)
-    dead_letters: int = 0
-    seconds: float = 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
 class RangeFailed(PipestreamError):
     """A task could not finish its range; ``transient`` says whether the same run may be tried again."""
 
@@ -169,8 +116,3 @@ def transactional_id(group: str, topic: str, partition: int) -> str:
 def ordered_transactional_id(group: str, topic: str) -> str:
     """Return the id under which all partitions of a topic are drained together, in order of time."""
     return f"{group}/{topic}/ordered"
-
-
-def consumer_group(graph: Graph, lane: str) -> str:
-    """Return the consumer group whose committed offsets are a lane's ``G``."""
-    return f"pipestream.{graph.cluster_id}.{lane}"

@@ -19,7 +19,7 @@ from pipestream.kafka.broker import Committed, TopicIdentity
 from pipestream.kafka.ranges import OffsetRange, Watermarks
 from pipestream.kafka.records import InputRecord, OutputRecord
 from pipestream.kafka.writer import Progress
-from pipestream.testing.broker_clients import ModelLog, ModelReader, ModelWriter
+from pipestream_testing.broker_clients import ModelLog, ModelReader, ModelWriter
 
 
 class State(Enum):
@@ -111,7 +111,7 @@ class ModelBroker:
         self.step()
         return {p: self.offsets[group, topic, p] for p in partitions if (group, topic, p) in self.offsets}
 
-    def fence(self, topic: str, transactional_ids: Iterable[str]) -> None:  # noqa: ARG002 - for messages only
+    def fence(self, topic: str, transactional_ids: Iterable[str]) -> None:
         """Abort what was left open under the ids, and let nobody who writes under them now commit anything."""
         self.step()
         for transactional_id in transactional_ids:

@@ -1,0 +1,1 @@
+"""Airflow's side of Pipestream: DAGs from graphs, and the operators that drain topics."""
