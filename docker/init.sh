@@ -15,7 +15,7 @@ file.chmod(0o600)
 PYTHON
 
 echo "init: the buckets"
-python -c 'from pipestream.documents.admin import ensure_buckets
+python -c 'from pipestream.objects.buckets import ensure_buckets
 from pipestream.settings import load_settings
 ensure_buckets(load_settings())'
 

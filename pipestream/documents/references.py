@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from pipestream.errors import IdInvalid, RecordInvalid
 from pipestream.ids import check_graph_id, check_key_part
+from pipestream.objects.keys import check_key
 
 if TYPE_CHECKING:
     from pipestream.wire import PipeStream
 
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _ROOTS = ("streams", "documents")
-# S3's own limit; every part has at most 200 characters, so this bounds the number of parts.
-_MAX_KEY_LENGTH = 1_024
 
 
 def stream_key(account_id: str, stream_id: str, node_id: str) -> str:
@@ -40,18 +39,6 @@ def upload_key(account_id: str, datasource_id: str, doc_id: str, checksum: str) 
     account = check_key_part(account_id, "account id")
     datasource = check_graph_id(datasource_id, "datasource id")
     return f"documents/{account}/{datasource}/{check_key_part(doc_id, 'document id')}/{checksum}.pb"
-
-
-def check_key(key: str) -> str:
-    """Return ``key`` if it can name an object: relative, no empty part, no part that climbs out of the store.
-
-    :raises IdInvalid: it cannot.
-    """
-    if len(key) > _MAX_KEY_LENGTH:
-        raise IdInvalid(f"object key of {len(key)} characters; at most {_MAX_KEY_LENGTH} are allowed")
-    for part in key.split("/"):
-        check_key_part(part, f"in the object key {key!r}, the part")
-    return key
 
 
 def key_of(stream: PipeStream) -> str:

@@ -17,8 +17,8 @@ from pipestream.documents.catalogue import Catalogue, Row
 from pipestream.documents.identity import Prepared, prepare
 from pipestream.documents.publish import IntakePublisher
 from pipestream.documents.references import upload_key
-from pipestream.documents.store import open_store
 from pipestream.errors import IdInvalid
+from pipestream.objects.store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

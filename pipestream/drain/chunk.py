@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from google.protobuf.message import DecodeError
 
 from pipestream.documents.references import key_of, stream_key
-from pipestream.documents.store import ObjectStore
 from pipestream.drain.dead_letters import FOR_GRAPH, dead_letter
 from pipestream.drain.range_task import DeadLettersOff, RangeTask
 from pipestream.drain.result import ChunkResult, RecordResult
@@ -22,6 +21,7 @@ from pipestream.errors import DocumentMissing, IdInvalid, PipestreamError, Recor
 from pipestream.graph.model import Graph
 from pipestream.ids import check_key_part, derive_child_id, derive_stream_id
 from pipestream.kafka.records import InputRecord, OutputRecord, header
+from pipestream.objects.store import ObjectStore
 from pipestream.settings import Settings
 from pipestream.topics.names import dead_letter_topic, edge_topic, intake_dead_letter_topic, node_topic
 from pipestream.wire import DocumentReference, PipeDoc, PipeStream

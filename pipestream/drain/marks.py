@@ -20,11 +20,11 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from pipestream.documents.store import ObjectStore
 from pipestream.drain.range_task import RangeTask
 from pipestream.errors import DocumentMissing, LeaseLost, StoreUnavailable
 from pipestream.ids import check_key_part
 from pipestream.kafka.records import InputRecord
+from pipestream.objects.store import ObjectStore
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,6 @@ from functools import partial
 from typing import TypeVar
 
 from pipestream import faults
-from pipestream.documents.store import open_store
 from pipestream.drain.chunk import ChunkProcessor
 from pipestream.drain.marks import Marks
 from pipestream.drain.note import read_note, write_note
@@ -45,6 +44,7 @@ from pipestream.kafka.broker import Committed
 from pipestream.kafka.records import InputRecord
 from pipestream.kafka.writer import Progress, TransactionalWriter
 from pipestream.ledger.entries import Tally
+from pipestream.objects.store import open_store
 from pipestream.offsets.ordered_ranges import OrderedRangeReader
 from pipestream.settings import Settings
 

@@ -17,12 +17,12 @@ from typing import Any
 
 from deltalake.exceptions import CommitFailedError
 
-from pipestream.documents.store import ObjectStore, open_store
 from pipestream.errors import DocumentMissing, LedgerBusy
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import tables
 from pipestream.ledger.delta import TRIES, Place, all_hold, append, rows
 from pipestream.ledger.entries import Plan
+from pipestream.objects.store import ObjectStore, open_store
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)

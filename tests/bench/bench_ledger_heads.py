@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from pipestream.documents.store import open_store
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Ledger, Tally, plan_store, tables
 from pipestream.ledger.delta import append
 from pipestream.ledger.upkeep import tidy
+from pipestream.objects.store import open_store
 from pipestream.settings import Settings
 from pipestream_testing.made import TOPIC, make_entry, make_plan
 

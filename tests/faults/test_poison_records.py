@@ -17,13 +17,13 @@ from confluent_kafka import Producer
 
 from pipestream import faults
 from pipestream.documents.references import key_of
-from pipestream.documents.store import open_store
 from pipestream.drain.dead_letters import CONNECT, OWN
 from pipestream.drain.marks import ROOT
 from pipestream.drain.range_task import RangeFailed
 from pipestream.kafka.connection import client_config
 from pipestream.kafka.records import header
 from pipestream.kafka.writer import TransactionalWriter
+from pipestream.objects.store import open_store
 from pipestream.topics.admin import TopicAdmin
 from pipestream.wire import PipeDoc, PipeStream
 from pipestream_testing.settings_file import write_settings

@@ -21,7 +21,6 @@ from pipestream.dead_letters import (
     histogram,
     list_dead_letters,
 )
-from pipestream.documents.store import open_store
 from pipestream.drain.dead_letters import CONNECT, OWN
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.range_task import RangeFailed
@@ -32,6 +31,7 @@ from pipestream.graph.hashing import graph_hash
 from pipestream.kafka.connection import client_config
 from pipestream.kafka.records import header
 from pipestream.leases.none import NoLeaseStore
+from pipestream.objects.store import open_store
 from pipestream.wire import PipeStream
 from pipestream_testing.letters import FAILING, PASSING
 

@@ -5,7 +5,6 @@ from functools import partial
 
 import pytest
 
-from pipestream.documents.store import open_store
 from pipestream.drain.dead_letters import CONNECT, OWN
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.range_task import RangeFailed
@@ -18,6 +17,7 @@ from pipestream.kafka.records import header
 from pipestream.leases import open_lease_store
 from pipestream.leases.none import NoLeaseStore
 from pipestream.ledger import EntryKind
+from pipestream.objects.store import open_store
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
 from pipestream.wire import PipeDoc

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from pipestream.documents.store import open_store
 from pipestream.errors import LedgerBusy
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Ledger
 from pipestream.ledger.upkeep import tidy
+from pipestream.objects.store import open_store
 from pipestream_testing.made import make_entry, make_plan
 from pipestream_testing.together import together
 

@@ -11,9 +11,9 @@ from pipestream.documents import repository as repository_module
 from pipestream.documents.catalogue import Catalogue
 from pipestream.documents.references import key_of
 from pipestream.documents.repository import Repository
-from pipestream.documents.store import open_store
 from pipestream.errors import BrokerUnavailable, IdInvalid, StoreUnavailable, TopicMissing
 from pipestream.graph.model import Connector, Datasource
+from pipestream.objects.store import open_store
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
 from pipestream.wire import PipeDoc, PipeStream

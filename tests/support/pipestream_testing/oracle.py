@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field
 
 from pipestream.documents.references import key_of
-from pipestream.documents.store import open_store
 from pipestream.errors import DocumentMissing
+from pipestream.objects.store import open_store
 from pipestream.topics.required import required_topics
 from pipestream_testing.length import repeat_command
 from pipestream_testing.pipeline import FoundRecord, Pipeline

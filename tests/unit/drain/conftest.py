@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipestream.documents.store import open_store
+from pipestream.objects.store import open_store
 from pipestream.settings import Settings
 
 

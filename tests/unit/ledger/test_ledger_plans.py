@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 from deltalake.exceptions import CommitFailedError
 
-from pipestream.documents.store import ObjectStore
 from pipestream.errors import LedgerBusy, StoreUnavailable
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Ledger, plan_store
 from pipestream.ledger.delta import append
+from pipestream.objects.store import ObjectStore
 from pipestream.settings import Settings
 from pipestream_testing.made import MADE_AT, make_plan
 from pipestream_testing.together import together

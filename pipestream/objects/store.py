@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
@@ -16,8 +15,9 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import LocalStore, S3Store
 
-from pipestream.documents.references import check_key
 from pipestream.errors import DocumentMissing, SettingsInvalid, StoreUnavailable
+from pipestream.objects.keys import check_key
+from pipestream.objects.s3 import obstore_options, split_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 # Objects of 10 KB on a local S3 server and 2 cores: 16 threads 1.8 k puts/s and 3.0 k gets/s,
 # obstore's async interface 1.7 k and 1.8 k. More threads gained nothing on reads.
 _CONCURRENCY = 16
-_CONNECT_TIMEOUT_S = 3.0
-_MAX_RETRIES = 4
 
 _NOT_FOUND = (NotFoundError, FileNotFoundError)
 _S3_CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -42,7 +40,7 @@ def open_store(uri: str, settings: Settings) -> ObjectStore:
     """Open the store that ``uri`` names, ``file://FOLDER`` or ``s3://BUCKET[/PREFIX]``.
 
     A folder is made if it is not there, and a relative one is taken from the current folder. A bucket must
-    exist (``pipestream.documents.admin.ensure_buckets``).
+    exist (``pipestream.objects.buckets.ensure_buckets``).
 
     :raises SettingsInvalid: the address cannot be used.
     :raises StoreUnavailable: the folder cannot be made.
@@ -52,19 +50,8 @@ def open_store(uri: str, settings: Settings) -> ObjectStore:
         return _open_folder(Path(unquote(rest)).resolve(), uri)
     if scheme == "s3":
         bucket, prefix = split_bucket(uri)
-        return ObjectStore(S3Store(bucket, prefix=prefix or None, **_s3_options(settings)), uri)
+        return ObjectStore(S3Store(bucket, prefix=prefix or None, **obstore_options(settings)), uri)
     raise SettingsInvalid(f"store address {uri!r}: expected file://FOLDER or s3://BUCKET[/PREFIX]")
-
-
-def split_bucket(uri: str) -> tuple[str, str]:
-    """Return the bucket and the prefix of an ``s3://`` address.
-
-    :raises SettingsInvalid: it names no bucket.
-    """
-    bucket, _, prefix = uri.removeprefix("s3://").partition("/")
-    if not uri.startswith("s3://") or not bucket:
-        raise SettingsInvalid(f"store address {uri!r} names no bucket: expected s3://BUCKET[/PREFIX]")
-    return bucket, prefix.strip("/")
 
 
 def _open_folder(folder: Path, uri: str) -> ObjectStore:
@@ -72,36 +59,6 @@ def _open_folder(folder: Path, uri: str) -> ObjectStore:
         return ObjectStore(LocalStore(folder, mkdir=True), uri, folder)
     except (BaseError, OSError) as error:
         raise StoreUnavailable(f"{uri}: the folder cannot be used: {error}") from error
-
-
-def _s3_options(settings: Settings) -> dict[str, Any]:
-    timeout = timedelta(seconds=settings.s3_timeout_s)
-    options: dict[str, Any] = {
-        "region": settings.s3_region,
-        "virtual_hosted_style_request": False,
-        "client_options": {
-            "timeout": timeout,
-            "connect_timeout": timedelta(seconds=min(settings.s3_timeout_s, _CONNECT_TIMEOUT_S)),
-        },
-        "retry_config": {
-            "max_retries": _MAX_RETRIES,
-            # No retry starts later, so that a call ends within twice the timeout, whatever the server does.
-            "retry_timeout": timeout,
-            "backoff": {
-                "init_backoff": timedelta(milliseconds=100),
-                "max_backoff": timedelta(seconds=2),
-                "base": 2,
-            },
-        },
-    }
-    if settings.s3_endpoint:
-        options["endpoint"] = settings.s3_endpoint
-        # Plain HTTP only where the user wrote it: keys and documents would travel in the clear.
-        options["client_options"]["allow_http"] = settings.s3_endpoint.startswith("http://")
-    if settings.s3_access_key and settings.s3_secret_key:
-        options["access_key_id"] = settings.s3_access_key.get_secret_value()
-        options["secret_access_key"] = settings.s3_secret_key.get_secret_value()
-    return options
 
 
 class ObjectStore:

@@ -8,8 +8,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from pipestream.documents.store import split_bucket
 from pipestream.errors import StoreUnavailable
+from pipestream.objects.s3 import split_bucket
 
 if TYPE_CHECKING:
     from pipestream.settings import Settings

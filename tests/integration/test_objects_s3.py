@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 
-from pipestream.documents.admin import ensure_buckets
-from pipestream.documents.store import open_store
 from pipestream.errors import DocumentMissing, StoreUnavailable
+from pipestream.objects.buckets import ensure_buckets
+from pipestream.objects.store import open_store
 
 pytestmark = pytest.mark.stack
 

@@ -7,8 +7,9 @@ import threading
 
 import pytest
 
-from pipestream.documents.store import open_store, split_bucket
 from pipestream.errors import DocumentMissing, IdInvalid, SettingsInvalid, StoreUnavailable
+from pipestream.objects.s3 import split_bucket
+from pipestream.objects.store import open_store
 from pipestream.settings import Settings
 
 SETTINGS = Settings()
