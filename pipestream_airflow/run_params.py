@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Param
 
 from pipestream.drain.backfill import Backfill, BackfillInvalid
+from pipestream.times import to_utc
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,8 +63,9 @@ class RunParams:
         :param run_after: when the run was asked for, which is the end of a time range that was left open.
         :raises BackfillInvalid: there is no such time.
         """
+        # Airflow's times are pendulum's. They become ours here, before the core sees them.
         if run_type == "backfill":
-            since, until = interval
+            since, until = (moment and to_utc(moment) for moment in interval)
             if since is None or until is None or since >= until:
                 raise BackfillInvalid(
                     "this backfill's run has no data interval, so no time to drain again: delete the run and create "
@@ -74,14 +76,14 @@ class RunParams:
         elif self.since is None and self.until is None:
             raise BackfillInvalid("mode time_range needs since, until or both")
         else:
-            since, until = self.since, self.until or run_after
+            since, until = self.since, self.until or to_utc(run_after)
         return Backfill(f"time-{_stamp(since)}-{_stamp(until)}", since=since, until=until)
 
 
 def _stamp(moment: datetime | None) -> str:
     if moment is None:
         return "open"
-    in_utc = moment.astimezone(UTC)
+    in_utc = to_utc(moment)
     return f"{in_utc:%Y%m%dt%H%M%S}" + (f"{in_utc:%f}" if in_utc.microsecond else "")
 
 
@@ -92,7 +94,7 @@ def _moment(name: str, text: str | None) -> datetime | None:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise BackfillInvalid(f"{name} is no time: {text!r} ({error}); write e.g. 2026-03-01T00:00:00Z") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return to_utc(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def form(topics: Sequence[str], budget: int) -> dict[str, Param]:

@@ -13,6 +13,7 @@ from pipestream.errors import OffsetsExpired, SettingsInvalid, TerminalError
 from pipestream.graph.start import StartAt, StartKind, parse_start
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.ranges import Watermarks
+from pipestream.times import to_utc
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -76,7 +77,7 @@ def resolve_start(
 
 def timestamp_ms_of(moment: datetime) -> int:
     """Return the first whole millisecond at or after a time, as Kafka counts; times before 1970 are 0."""
-    return max(0, -((EPOCH - moment) // _MILLISECOND))
+    return max(0, -((EPOCH - to_utc(moment)) // _MILLISECOND))
 
 
 def _resolve_committed(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pendulum
 import pytest
 from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSkipException
 
 from pipestream_airflow import drain_operator
+from pipestream_airflow.run_params import RunParams
 
 TOPIC = "intake.files"
 MARCH = {"mode": "time_range", "since": "2026-03-01T00:00:00+00:00", "until": "2026-04-01T00:00:00+00:00"}
@@ -80,6 +82,19 @@ def test_a_run_of_an_airflow_backfill_drains_its_data_interval_again(task, spark
 
     assert spark.option("--backfill-id") == "time-20260301t060000-20260301t070000"
     assert spark.option("--until") == "2026-03-01T07:00:00+00:00"
+
+
+def test_the_times_of_a_backfill_are_plain_times_in_utc_whatever_airflow_uses(context):
+    here = pendulum.timezone("Europe/Paris")
+    interval = (pendulum.datetime(2026, 3, 1, 7, tz=here), pendulum.datetime(2026, 3, 1, 8, tz=here))
+    asked_for = pendulum.datetime(2026, 3, 2, 9, tz=here)
+    made_by_airflow = RunParams.read(context()["params"]).backfill("backfill", interval, asked_for)
+    made_by_form = RunParams.read(context(**{**MARCH, "until": None})["params"]).backfill("manual", interval, asked_for)
+
+    times = [made_by_airflow.since, made_by_airflow.until, made_by_form.since, made_by_form.until]
+    assert {(type(moment), moment.tzinfo) for moment in times} == {(datetime, UTC)}
+    assert made_by_airflow.backfill_id == "time-20260301t060000-20260301t070000"
+    assert made_by_form.until == datetime(2026, 3, 2, 8, tzinfo=UTC)
 
 
 @pytest.mark.usefixtures("nothing_against_it")
