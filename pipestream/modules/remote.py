@@ -35,6 +35,8 @@ TRANSIENT_CODES = {
     grpc.StatusCode.ABORTED,
     grpc.StatusCode.CANCELLED,
     grpc.StatusCode.DEADLINE_EXCEEDED,
+    # A server with full queues answers so. A message over gRPC's size limit does too, and costs a few tries more.
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
     grpc.StatusCode.UNAVAILABLE,
 }
 

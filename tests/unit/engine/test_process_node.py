@@ -73,7 +73,7 @@ def calls():
 
 @pytest.fixture
 def remote_engine():
-    """A real engine on loopback that keeps what it gets; an error message in ``answers`` is its next answer."""
+    """A real engine on loopback that keeps what it gets; an error or a status in ``answers`` is its next answer."""
 
     class Servicer(EngineV1ServiceServicer):
         taken: ClassVar[list] = []
@@ -82,6 +82,8 @@ def remote_engine():
         def ProcessNode(self, request, context):  # noqa: N802 - the service's name for it
             self.taken.append((request.stream, dict(context.invocation_metadata())["pipestream-idempotency-key"]))
             error = self.answers.pop() if self.answers else ""
+            if isinstance(error, grpc.StatusCode):
+                context.abort(error, "not now")
             return ProcessNodeResponse(success=not error, error_message=error)
 
     server = grpc.server(ThreadPoolExecutor(1))
@@ -282,6 +284,34 @@ def test_an_error_of_a_remote_engine_fails_the_document(services, remote_engine)
 
     assert emission.outcome is Outcome.DEAD_LETTER
     assert "no room" in str(emission.error)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        grpc.StatusCode.ABORTED,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.UNAVAILABLE,
+    ],
+)
+def test_a_remote_engine_that_cannot_take_a_document_now_is_asked_again(services, remote_engine, code):
+    graph = make_graph([node("a", engine="elsewhere:1")])
+    remote_engine.servicer.answers.append(code)
+
+    (emission,) = follow(stream_at("a"), graph, services(graph), SETTINGS)
+
+    assert emission.outcome is Outcome.HANDED_OVER
+
+
+def test_a_remote_engine_that_refuses_a_document_is_not_asked_again(services, remote_engine):
+    graph = make_graph([node("a", engine="elsewhere:1")])
+    remote_engine.servicer.answers.append(grpc.StatusCode.INVALID_ARGUMENT)
+
+    (emission,) = follow(stream_at("a"), graph, services(graph), SETTINGS)
+
+    assert (emission.outcome, emission.attempts) == (Outcome.DEAD_LETTER, 1)
+    assert "INVALID_ARGUMENT: not now" in str(emission.error)
 
 
 def test_a_document_rests_in_the_topic_of_an_end_without_a_module_even_behind_a_fused_edge(services):

@@ -132,7 +132,7 @@ def test_a_module_that_takes_too_long_is_unavailable():
         (grpc.StatusCode.INVALID_ARGUMENT, ModuleFailed),
         (grpc.StatusCode.INTERNAL, ModuleFailed),
         (grpc.StatusCode.UNIMPLEMENTED, ModuleFailed),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, ModuleFailed),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, ModuleUnavailable),
     ],
 )
 def test_a_status_is_worth_a_retry_or_not(code, error):
