@@ -75,9 +75,9 @@ reference: $(READY_DEV) ## write the tables in docs/ from the code
 
 # Hashes for every platform; neither the index's address nor a folder of this machine gets into the files.
 COMPILE := UV_FIND_LINKS= $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \
-	--no-header --no-sources pyproject.toml
+	--no-header --no-sources --extra all pyproject.toml
 
-requirements: ## compile requirements.txt and requirements-dev.txt from pyproject.toml
+requirements: ## compile requirements.txt and requirements-dev.txt from pyproject.toml's `all`
 	@[ -x $(BIN)/uv ] || { echo "run make setup first"; exit 1; }
 	@$(COMPILE) --output-file requirements.txt
 	@$(COMPILE) --group dev --constraint requirements.txt --output-file requirements-dev.txt

@@ -17,6 +17,7 @@ Those of one part only are defined beside what they are about; their module stan
     - InjectedFault           a test asked for it [faults]
   - TerminalError             a retry of the same work cannot succeed
     - SettingsInvalid         a setting, or what a command was told, cannot be used
+    - ExtraMissing            a part is used whose libraries are not installed
     - GraphInvalid            a graph breaks a rule; it lists every problem
     - IdInvalid               an id that cannot become a topic, a key or a path
     - LedgerConflict          another run entered an overlapping range first
@@ -156,6 +157,15 @@ class TasksFailed(TransientError):
 
 class SettingsInvalid(TerminalError):
     """A setting has a value that cannot be used."""
+
+
+class ExtraMissing(TerminalError):
+    """A part is used whose libraries are not installed."""
+
+    def __init__(self, extra: str, module: str) -> None:
+        self.extra = extra
+        self.module = module
+        super().__init__(f'{module} is not installed; install it with: pip install "pipestream-airflow[{extra}]"')
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pipestream.extras import needs_extra
 from pipestream.leases.keeper import LeaseKeeper
 from pipestream.leases.slots import slot_partitions
 from pipestream.leases.store import Assignment, DesiredState, Lease, LeaseStore
@@ -26,11 +27,13 @@ def open_lease_store(settings: Settings) -> LeaseStore:
     """Return the store that ``settings.leases`` names. It connects when first used; close it.
 
     :raises SettingsInvalid: the address of its server cannot be used.
+    :raises ExtraMissing: its client is not installed.
     """
     # Imported here because a DAG file that only names topics must not pay for two clients.
     match settings.leases:
         case "consul":
-            from pipestream.leases.consul import ConsulLeaseStore
+            with needs_extra("consul"):
+                from pipestream.leases.consul import ConsulLeaseStore
 
             return ConsulLeaseStore(settings)
         case "sql":

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from pipestream.extras import needs_extra
 from pipestream.local.spec import StackSpec, load_spec
-from pipestream.local.stack import ServerHandle, ServerStatus, Stack
+
+if TYPE_CHECKING:
+    from pipestream.local.stack import ServerHandle, ServerStatus, Stack
 
 __all__ = ["ServerHandle", "ServerStatus", "Stack", "StackSpec", "load_spec"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what starts servers when it is first asked for, because only that needs the extra ``local``."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with needs_extra("local"):
+        from pipestream.local import stack
+    return getattr(stack, name)

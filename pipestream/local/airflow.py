@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg
 
-from pipestream.errors import StackError
+from pipestream.errors import ExtraMissing
 from pipestream.local.ports import HOST
 from pipestream.local.postgres import USER, Postgres
 from pipestream.local.server import Launch, Server, Site
@@ -102,7 +102,7 @@ def _passwords_file(site: Site) -> Path:
 def _airflow() -> str:
     program = Path(sys.executable).parent / "airflow"
     if not program.is_file():
-        raise StackError("Airflow is not installed in this environment; run `make setup`")
+        raise ExtraMissing("airflow", "airflow")
     return str(program)
 
 

