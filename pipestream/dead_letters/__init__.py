@@ -1,6 +1,5 @@
 """Dead letters: list them, look at them, send them back exactly once, or set them aside."""
 
-from pipestream.dead_letters.act import resume_action, run_action
 from pipestream.dead_letters.action import ActionReport, ActionRequest
 from pipestream.dead_letters.browse import (
     Histogram,
@@ -13,6 +12,7 @@ from pipestream.dead_letters.browse import (
 from pipestream.dead_letters.decisions import Act, ActionConflict
 from pipestream.dead_letters.letter import OPEN_STATES, DeadLetter, Decision, LetterId, Origin, State, read_letter
 from pipestream.dead_letters.message import describe, summarize, to_dlq_message
+from pipestream.dead_letters.perform import resume_action, run_action
 from pipestream.dead_letters.preview import Preview, preview_action
 from pipestream.dead_letters.selection import Selection
 

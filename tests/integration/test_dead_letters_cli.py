@@ -7,9 +7,9 @@ import json
 import pytest
 
 from pipestream.dead_letters import Act, ActionRequest, Selection
-from pipestream.dead_letters.act import make_plan
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC
 from pipestream.dead_letters.log import DecisionLog
+from pipestream.dead_letters.perform import make_plan
 from pipestream.wire import DlqMessage
 from pipestream_testing.settling import wait_until_settled
 

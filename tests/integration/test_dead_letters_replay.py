@@ -20,9 +20,9 @@ from pipestream.dead_letters import (
     preview_action,
     resume_action,
 )
-from pipestream.dead_letters.act import make_plan
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC, Batch, Decisions, PlannedRange, PlannedTwice
 from pipestream.dead_letters.log import DecisionLog
+from pipestream.dead_letters.perform import make_plan
 from pipestream.errors import TopicMissing
 from pipestream.kafka.clients import transactional_producer
 from pipestream.kafka.connection import client_config

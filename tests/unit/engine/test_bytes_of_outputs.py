@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
-
 from pipestream.documents.store import open_store
+
 from pipestream.drain.chunk import ChunkProcessor
 from pipestream.engine.services import open_services
 from pipestream.errors import ProcessDied
