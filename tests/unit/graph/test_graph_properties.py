@@ -18,21 +18,7 @@ from pipestream.graph.diff import diff_graphs
 from pipestream.graph.flow import topic_targets
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import check_graph, check_graph_text
-from pipestream.graph.model import (
-    HAPPY_END,
-    Connector,
-    Datasource,
-    DeadLetterPolicy,
-    Edge,
-    FieldMapping,
-    Graph,
-    GraphMode,
-    MappingType,
-    Node,
-    NodeType,
-    Transport,
-    Visibility,
-)
+from pipestream.graph.model import Transport
 from pipestream.graph.order import drain_order
 from pipestream.graph.proto import from_binary, from_json, from_kept, from_proto, to_binary, to_json, to_proto
 from pipestream.graph.schema import json_schema
@@ -41,11 +27,9 @@ from pipestream.graph.write import to_yaml
 from pipestream.settings import Settings
 from pipestream.topics.names import TopicKind, edge_topic, node_topic
 from pipestream.topics.required import required_topics
+from pipestream_testing.graphs import CLUSTER, GraphMaker
 
-CLUSTER = "main"
 quick = settings(max_examples=40, deadline=None)
-STARTS = ["", "earliest", "latest", "PT6H", "2026-01-31T08:00:00Z", "committed:a-group"]
-CONDITIONS = ["", 'doc.search_metadata.document_type == "html"', "has(doc.search_metadata.title)", "true"]
 
 words = st.text(st.characters(codec="utf-8"), max_size=12)
 json_values = st.recursive(
@@ -66,141 +50,6 @@ def graphs():
             st.lists(st.dictionaries(words, json_values, max_size=3), min_size=1, max_size=3),
         ),
     )
-
-
-class GraphMaker:
-    """Makes a random graph out of given words and configurations."""
-
-    def __init__(self, random, some_words, some_configs):
-        self.random = random
-        self.words = some_words
-        self.configs = some_configs
-        self.pick = random.choice
-
-    def make(self):
-        node_ids = self.random.sample(["a", "b2", "c_c", "d-d-d", "eeeee", "0"], self.random.randint(1, 6))
-        nodes = [self.make_node(node_id) for node_id in node_ids]
-        if all(node.is_end for node in nodes):
-            nodes.append(Node("start", CLUSTER, node_type=NodeType.CONNECTOR))
-        nodes.append(Node(HAPPY_END, CLUSTER, node_type=NodeType.SINK))
-        sources = [node.node_id for node in nodes if not node.is_end]
-        sinks = [node.node_id for node in nodes if node.is_end and node.node_id != HAPPY_END]
-        everywhere = [node.node_id for node in nodes]
-        return Graph(
-            graph_id=self.pick(["g", "another-graph"]),
-            cluster_id=CLUSTER,
-            nodes=tuple(nodes),
-            edges=tuple(self.make_edge(number, sources, everywhere) for number in range(self.random.randint(0, 9))),
-            datasources=tuple(
-                self.make_datasource(f"s{number}", sources) for number in range(self.random.randint(0, 2))
-            ),
-            name=self.word(),
-            description=self.word(),
-            schedule=self.pick(["", "@hourly", "*/5 * * * *"]),
-            error_end=self.pick(["", *sinks]),
-            max_hops=self.random.randint(1, 2**31 - 1),
-            mode=self.pick([*GraphMode]),
-        )
-
-    def make_node(self, node_id):
-        kind = self.pick([NodeType.PROCESSOR, NodeType.PROCESSOR, NodeType.CONNECTOR, NodeType.SINK])
-        modules = ["python:json:loads", "grpc:127.0.0.1:5000", "unix:/run/module.sock"]
-        return Node(
-            node_id=node_id,
-            cluster_id=CLUSTER,
-            name=self.word(),
-            node_type=kind,
-            module=self.pick(modules if kind is NodeType.PROCESSOR else ["", *modules]),
-            engine=self.pick(["", "engine:49000"]),
-            config=self.config(),
-            filters=tuple(self.random.sample(CONDITIONS[1:], self.random.randint(0, 2))),
-            pre_mappings=tuple(self.make_mapping(f"m{number}") for number in range(self.random.randint(0, 2))),
-            post_mappings=tuple(self.make_mapping(f"m{number}") for number in range(self.random.randint(0, 2))),
-            dead_letters=self.make_policy(),
-            timeout_s=self.maybe(self.random.uniform(0.001, 86_400)),
-            partitions=self.maybe(self.random.randint(1, 10_000)),
-            retention_hours=self.maybe(self.random.uniform(0.001, 1_000_000)),
-            slots=self.random.randint(1, 1_000),
-            ordering=self.pick(["", "timestamp"]),
-            start_at=self.pick(STARTS),
-            visibility=self.pick([*Visibility]),
-        )
-
-    def make_policy(self):
-        return DeadLetterPolicy(
-            enabled=self.pick([True, False]),
-            max_attempts=self.maybe(self.random.randint(1, 1_000)),
-            initial_backoff_ms=self.maybe(self.random.randint(0, 500)),
-            max_backoff_ms=self.maybe(self.random.randint(500, 86_400_000)),
-            backoff_multiplier=self.random.uniform(1, 1_000),
-            include_payload=self.pick([True, False]),
-        )
-
-    def make_mapping(self, mapping_id):
-        kind = self.pick([*MappingType])
-        one, several = ("search_metadata.title",), ("search_metadata.title", "search_metadata.author")
-        same = self.pick([one, several])
-        sources, targets, fields = {
-            MappingType.DIRECT: (same, same, {}),
-            MappingType.TRANSFORM: (same, same, self.pick(self.rules())),
-            MappingType.AGGREGATE: (several, one, {"aggregation": "sum", "delimiter": self.word()}),
-            MappingType.SPLIT: (one, several, {"delimiter": self.pick(self.words)}),
-            MappingType.CEL: (self.pick([(), one]), one, {"expression": "doc.search_metadata.title"}),
-        }[kind]
-        return FieldMapping(mapping_id, kind, sources, targets, **fields)
-
-    def rules(self):
-        replace_params = {"old": self.pick(self.words), "new": self.word()}
-        return [
-            {"rule": "trim"},
-            {"rule": "replace", "params": replace_params},
-            {"rule": "truncate", "params": {"length": 3}},
-        ]
-
-    def make_edge(self, number, sources, targets):
-        """Every edge has a limit, so that any cycle is allowed."""
-        other = self.pick(["", "", "", "other"])
-        source, target = self.pick(sources), self.pick(targets)
-        # one transport between two nodes, so it follows from the pair
-        fused = not other and (len(source) + len(target)) % 2
-        return Edge(
-            edge_id=self.pick([f"e{number}", f"{source}--{target}-{number}"]),
-            from_node_id=source,
-            to_node_id=target,
-            to_cluster_id=other,
-            is_cross_cluster=bool(other),
-            condition=self.pick(CONDITIONS),
-            priority=self.random.randint(-(2**31) + 1, 2**31 - 1),
-            transport=Transport.GRPC if fused else Transport.KAFKA,
-            kafka_topic="" if fused or other else self.pick(["", f"to-{target}", f"also-to-{target}"]),
-            max_hops=self.random.randint(1, 2**31 - 1),
-        )
-
-    def make_datasource(self, datasource_id, entries):
-        options = {key: value for key, value in self.config().items() if key != "kind"}
-        connector = self.maybe(Connector(self.pick(self.words), options))
-        return Datasource(
-            datasource_id=datasource_id,
-            account_id=self.pick(["demo", "a@b:c=d+e.f_g-h", "0"]),
-            entry_node_id=self.pick(entries),
-            name=self.word(),
-            paused=self.pick([True, False]),
-            partitions=self.maybe(self.random.randint(1, 10_000)),
-            retention_hours=self.maybe(self.random.uniform(0.001, 1_000_000)),
-            slots=self.random.randint(1, 1_000),
-            schedule=self.pick(["", "@daily", "0 6 * * 1-5"]) if connector else "",
-            connector=connector,
-            start_at=self.pick(STARTS),
-        )
-
-    def word(self):
-        return self.pick(["", *self.words])
-
-    def config(self):
-        return self.pick([{}, *self.configs])
-
-    def maybe(self, value):
-        return self.pick([None, value])
 
 
 @quick
