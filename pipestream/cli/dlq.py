@@ -1,4 +1,4 @@
-"""``pipestream dlq``: look at dead letters. What changes them is in ``dlq_act``."""
+"""``pipestream dlq``: look at dead letters. What changes them is in ``dlq_actions``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipestream.cli import dlq_act
+from pipestream.cli import dlq_actions
 from pipestream.cli.dlq_options import Scope, takes_scope
 from pipestream.cli.dlq_report import show_counts
 from pipestream.cli.options import JsonOption, examples, read_settings
@@ -58,7 +58,7 @@ def add_to(app: typer.Typer) -> None:
             "pipestream dlq show dlq.main.parse-data/0/17 --format dlq-message",
         )
     )(show)
-    dlq_act.add_to(group)
+    dlq_actions.add_to(group)
     group.command(epilog=examples("pipestream dlq history", "pipestream dlq history --json"))(history)
     app.add_typer(group, name="dlq", help="Show dead letters; replay, quarantine, release or purge them.")
 

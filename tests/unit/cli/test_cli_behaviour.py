@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from pipestream import __version__
-from pipestream.cli import dlq_act, ledger, options
+from pipestream.cli import dlq_actions, ledger, options
 from pipestream.cli.main import app
 from pipestream.dead_letters.decisions import DEFAULT_MAX_REPLAYS
 from pipestream.drain.range_task import RangeFailed, RangeOutcome
@@ -74,7 +74,7 @@ def test_all_the_commands_are_there():
 
 
 def test_defaults_that_help_texts_show_are_those_of_the_work():
-    assert signature(dlq_act.replay).parameters["max_replays"].default == DEFAULT_MAX_REPLAYS
+    assert signature(dlq_actions.replay).parameters["max_replays"].default == DEFAULT_MAX_REPLAYS
     assert signature(ledger.upkeep).parameters["retention_hours"].default == SHORTEST_RETENTION_HOURS
 
 
