@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
-from pipestream.documents.store import open_store
 
 from pipestream.drain.chunk import ChunkProcessor
 from pipestream.engine.services import open_services
@@ -25,6 +24,7 @@ from pipestream.errors import ProcessDied
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import check_graph_text
 from pipestream.kafka.records import InputRecord
+from pipestream.objects.store import open_store
 from pipestream.settings import Settings
 from pipestream.topics.names import is_intake
 from pipestream.wire import PipeDoc, PipeStream
@@ -138,7 +138,10 @@ def processor_of(store):
 
 
 def records_of(topic, values, headers):
-    data = [each if each is None or isinstance(each, bytes) else each.SerializeToString() for each in values]
+    data = [
+        each if each is None or isinstance(each, bytes) else each.SerializeToString(deterministic=True)
+        for each in values
+    ]
     return [InputRecord(topic, 0, 7 + n, 0, b"key", each, (("own", b"kept"), *headers)) for n, each in enumerate(data)]
 
 
