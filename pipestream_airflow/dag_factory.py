@@ -19,7 +19,7 @@ from pipestream.graph.model import GraphMode
 from pipestream.graph.order import DrainStep, drain_order
 from pipestream.ids import graph_dag_id
 from pipestream.settings import Settings, load_settings
-from pipestream.topics.names import TopicKind, node_topic
+from pipestream.topic_names import TopicKind, node_topic
 from pipestream_airflow.drain_operator import DrainOperator
 from pipestream_airflow.drain_pool import POOL
 from pipestream_airflow.graph_doc import describe_graph

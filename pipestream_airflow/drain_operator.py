@@ -27,7 +27,7 @@ from pipestream.drain.request import DrainRequest
 from pipestream.errors import TerminalError
 from pipestream.graph.load import load_graph
 from pipestream.settings import load_settings
-from pipestream.topics.names import is_intake
+from pipestream.topic_names import is_intake
 from pipestream_airflow.drain_check import find_reason_to_skip, find_reason_to_skip_backfill
 from pipestream_airflow.run_params import RunParams
 

@@ -100,7 +100,7 @@ def _graphs_on(graphs: list[Graph], topic: str | None, datasource: str | None) -
     :raises SettingsInvalid: none of them does.
     """
     from pipestream.errors import SettingsInvalid
-    from pipestream.topics.names import intake_topic
+    from pipestream.topic_names import intake_topic
     from pipestream.topics.required import leased_topics
 
     name = topic or intake_topic(datasource or "")

@@ -47,7 +47,7 @@ def ingest(
     from pipestream.connectors.ingest import find_datasource
     from pipestream.connectors.ingest import ingest as bring_in
     from pipestream.graph.load import load_graph
-    from pipestream.topics.names import intake_topic
+    from pipestream.topic_names import intake_topic
 
     settings = read_settings()
     source = find_datasource(load_graph(graph), datasource)

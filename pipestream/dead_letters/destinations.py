@@ -13,7 +13,7 @@ from pipestream.dead_letters.letter import DeadLetter
 from pipestream.errors import IdInvalid, TerminalError
 from pipestream.graph.flow import topic_targets
 from pipestream.graph.model import Graph
-from pipestream.topics.names import (
+from pipestream.topic_names import (
     INTAKE_CLUSTER,
     TopicKind,
     TopicName,

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from pipestream.drain.dead_letters import CONNECT, FIRST_FAILED_AT, OWN, REPLAYS
 from pipestream.errors import IdInvalid
 from pipestream.kafka.records import InputRecord, header
-from pipestream.topics.names import INTAKE_CLUSTER, TopicKind, parse_topic
+from pipestream.topic_names import INTAKE_CLUSTER, TopicKind, parse_topic
 from pipestream.wire import PipeStream
 
 

@@ -29,8 +29,8 @@ from pipestream.local import Stack, load_spec
 from pipestream.local.airflow import REPOSITORY
 from pipestream.samples.generate import SAMPLES, write_sample_documents
 from pipestream.settings import ENV_PREFIX, STACK_PREFIX
+from pipestream.topic_names import intake_topic, node_topic
 from pipestream.topics.apply import apply_graph
-from pipestream.topics.names import intake_topic, node_topic
 
 if TYPE_CHECKING:
     from pipestream.graph.model import Graph

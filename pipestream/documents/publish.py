@@ -11,7 +11,7 @@ from pipestream.errors import BrokerRefused, BrokerUnavailable, TopicMissing
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import idempotent_producer
 from pipestream.kafka.errors import explain
-from pipestream.topics.names import intake_topic
+from pipestream.topic_names import intake_topic
 from pipestream.wire import DocumentReference, PipeStream, StreamMetadata
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from pipestream.ids import check_key_part, derive_child_id, derive_stream_id
 from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.objects.store import ObjectStore
 from pipestream.settings import Settings
-from pipestream.topics.names import dead_letter_topic, edge_topic, intake_dead_letter_topic, node_topic
+from pipestream.topic_names import dead_letter_topic, edge_topic, intake_dead_letter_topic, node_topic
 from pipestream.wire import DocumentReference, PipeDoc, PipeStream
 
 

@@ -9,7 +9,7 @@ from pipestream.drain.range_task import RangeTask, ordered_transactional_id, tra
 from pipestream.drain.slot import HeldSlot
 from pipestream.graph.proto import to_binary
 from pipestream.kafka.ranges import OffsetRange
-from pipestream.topics.names import datasource_of
+from pipestream.topic_names import datasource_of
 
 
 def range_tasks(slot: HeldSlot, ranges: Sequence[OffsetRange]) -> list[RangeTask]:

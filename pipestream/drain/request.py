@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pipestream.drain.backfill import Backfill
 from pipestream.graph.model import Graph
-from pipestream.topics.names import backfill_lease
+from pipestream.topic_names import backfill_lease
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pipestream.errors import SettingsInvalid
 from pipestream.graph.model import Datasource, Edge, Graph, Node, Transport
-from pipestream.topics.names import TopicKind, bridge_topic, edge_topic, intake_topic, node_topic
+from pipestream.topic_names import TopicKind, bridge_topic, edge_topic, intake_topic, node_topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pipestream.graph.model import Graph
-    from pipestream.topics.names import TopicKind
+    from pipestream.topic_names import TopicKind
 
 
 @dataclass(frozen=True, slots=True)

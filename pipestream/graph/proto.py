@@ -26,7 +26,7 @@ from pipestream.graph.model import (
 from pipestream.graph.proto_values import values_of_message
 from pipestream.graph.report import Report
 from pipestream.graph.yamltree import MAX_BYTES
-from pipestream.topics.names import node_topic
+from pipestream.topic_names import node_topic
 from pipestream.wire import (
     DlqConfig,
     GraphDatasource,

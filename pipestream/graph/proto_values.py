@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pipestream.gen.ai.pipestream.config.v1 import pipeline_config_models_pb2 as config_pb2
 from pipestream.gen.ai.pipestream.data.v1 import pipeline_core_types_pb2 as data_pb2
 from pipestream.graph.fields import MAX_SAFE_INTEGER
-from pipestream.topics.names import TopicKind, TopicName
+from pipestream.topic_names import TopicKind, TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

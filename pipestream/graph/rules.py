@@ -18,7 +18,7 @@ from pipestream.graph.start import check_schedule, parse_start
 from pipestream.graph.topic_rules import check_topics
 from pipestream.ids import check_graph_id, check_key_part
 from pipestream.modules.resolve import parse_module, resolve_module
-from pipestream.topics.names import INTAKE_CLUSTER, TopicKind, TopicName
+from pipestream.topic_names import INTAKE_CLUSTER, TopicKind, TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from pipestream.graph.draw import to_mermaid, to_svg
-from pipestream.topics.names import edge_topic, intake_topic
+from pipestream.topic_names import edge_topic, intake_topic
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipestream.topics.names import KAFKA_NAME_RULE, TopicKind, TopicName, is_kafka_name
+from pipestream.topic_names import KAFKA_NAME_RULE, TopicKind, TopicName, is_kafka_name
 
 if TYPE_CHECKING:
     from pipestream.graph.draft import Draft

@@ -37,7 +37,7 @@ from pipestream.errors import (
 from pipestream.leases import keys
 from pipestream.leases.consul_client import connect, explain_errors
 from pipestream.leases.store import EXPIRY_SLACK_S, Assignment, DesiredState, Lease, check_request, lay_out
-from pipestream.topics.names import is_backfill_lease
+from pipestream.topic_names import is_backfill_lease
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ at ``pipestream/renewals/{topic}/{slot}``.
 from __future__ import annotations
 
 from pipestream.errors import IdInvalid
-from pipestream.topics.names import TopicKind, check_leased
+from pipestream.topic_names import TopicKind, check_leased
 
 ROOT = "pipestream/"
 DESIRED = ROOT + "desired/"

@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from pipestream.leases.store import Assignment, DesiredState, Lease, check_request, lay_out
-from pipestream.topics.names import check_leased, is_backfill_lease
+from pipestream.topic_names import check_leased, is_backfill_lease
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

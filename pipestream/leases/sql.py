@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pipestream.database import Connection, Database
 from pipestream.errors import LeaseLost, LeaseUnavailable
 from pipestream.leases.store import EXPIRY_SLACK_S, Assignment, DesiredState, Lease, check_request, lay_out
-from pipestream.topics.names import check_leased, is_backfill_lease
+from pipestream.topic_names import check_leased, is_backfill_lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

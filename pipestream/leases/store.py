@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from pipestream.topics.names import is_backfill_lease
+from pipestream.topic_names import is_backfill_lease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,7 +16,7 @@ from pipestream.errors import ConditionError, MappingError
 from pipestream.graph.model import Edge, Graph, Node, Transport
 from pipestream.routing.conditions import Activation, Conditions, compile_conditions
 from pipestream.routing.mappings import apply_mappings
-from pipestream.topics.names import bridge_topic, node_topic
+from pipestream.topic_names import bridge_topic, node_topic
 from pipestream.wire import PipeDoc, PipeStream
 
 MAX_STEPS: Final = 200

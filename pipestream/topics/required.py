@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from pipestream.graph.flow import drained_topics, is_by_kafka, topic_targets
-from pipestream.topics.names import (
+from pipestream.topic_names import (
     TopicKind,
     bridge_topic,
     dead_letter_topic,

@@ -21,8 +21,8 @@ from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import load_graph
 from pipestream.leases import open_lease_store
 from pipestream.leases.none import NoLeaseStore
+from pipestream.topic_names import backfill_lease
 from pipestream.topics.admin import TopicAdmin
-from pipestream.topics.names import backfill_lease
 from pipestream_testing.retention import delete_before
 
 pytestmark = pytest.mark.stack

@@ -11,7 +11,7 @@ import pytest
 from pipestream.errors import IdInvalid, LeaseLost, LeaseUnavailable
 from pipestream.leases import Assignment, DesiredState, open_lease_store
 from pipestream.leases.store import lay_out
-from pipestream.topics.names import (
+from pipestream.topic_names import (
     bridge_topic,
     dead_letter_topic,
     intake_dead_letter_topic,

@@ -13,7 +13,7 @@ import pytest
 from pipestream.errors import LeaseLost, LeaseUnavailable
 from pipestream.leases import LeaseKeeper, open_lease_store
 from pipestream.settings import load_settings
-from pipestream.topics.names import node_topic
+from pipestream.topic_names import node_topic
 
 pytestmark = pytest.mark.stack
 

@@ -18,7 +18,7 @@ from pipestream.database import Database
 from pipestream.errors import CatalogueUnavailable, LeaseLost, LeaseUnavailable, SettingsInvalid
 from pipestream.leases.sql import ACQUIRE, SqlLeaseStore
 from pipestream.leases.store import DesiredState
-from pipestream.topics.names import node_topic
+from pipestream.topic_names import node_topic
 
 pytestmark = pytest.mark.stack
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from pipestream import topic_names as names
 from pipestream.errors import IdInvalid
 from pipestream.ids import check_graph_id, check_key_part, derive_child_id, derive_stream_id
-from pipestream.topics import names
 
 
 @pytest.mark.parametrize("value", ["a", "parse-html", "node_1", "0", "x" * 80])

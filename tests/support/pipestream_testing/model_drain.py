@@ -13,7 +13,7 @@ from pipestream.kafka.ranges import OffsetRange
 from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.kafka.writer import Progress
 from pipestream.ledger import Tally
-from pipestream.topics.names import datasource_of, intake_dead_letter_topic
+from pipestream.topic_names import datasource_of, intake_dead_letter_topic
 from pipestream_testing.broker import ModelBroker
 
 RUN, ORIGIN = "model.run", "model.origin"

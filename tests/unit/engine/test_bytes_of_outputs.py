@@ -26,7 +26,7 @@ from pipestream.graph.load import check_graph_text
 from pipestream.kafka.records import InputRecord
 from pipestream.objects.store import open_store
 from pipestream.settings import Settings
-from pipestream.topics.names import is_intake
+from pipestream.topic_names import is_intake
 from pipestream.wire import PipeDoc, PipeStream
 from pipestream_testing.made import make_task
 

@@ -6,7 +6,7 @@ import pytest
 
 from pipestream.graph.load import check_graph_text
 from pipestream.graph.order import drain_order
-from pipestream.topics.names import TopicKind
+from pipestream.topic_names import TopicKind
 
 
 def steps_of(text, passes=2):

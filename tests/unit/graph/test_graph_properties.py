@@ -25,7 +25,7 @@ from pipestream.graph.schema import json_schema
 from pipestream.graph.show import to_mermaid, to_svg
 from pipestream.graph.write import to_yaml
 from pipestream.settings import Settings
-from pipestream.topics.names import TopicKind, edge_topic, node_topic
+from pipestream.topic_names import TopicKind, edge_topic, node_topic
 from pipestream.topics.required import required_topics
 from pipestream_testing.graphs import CLUSTER, GraphMaker
 
