@@ -20,15 +20,15 @@ from airflow.sdk.exceptions import (
     AirflowSkipException,
 )
 
+from pipestream.drain.check import find_reason_to_skip
 from pipestream.drain.job import find_drain_job, job_arguments
 from pipestream.drain.job_outcome import read_outcome
-from pipestream.drain.report_words import describe_report
+from pipestream.drain.report import EMPTY, SKIPPED, DrainFailure
 from pipestream.drain.request import DrainRequest
 from pipestream.errors import TerminalError
 from pipestream.graph.load import load_graph
 from pipestream.settings import load_settings
 from pipestream.topic_names import is_intake
-from pipestream_airflow.drain_check import find_reason_to_skip, find_reason_to_skip_backfill
 from pipestream_airflow.run_params import RunParams
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class DrainOperator(SparkSubmitOperator):
                 raise
             finally:
                 self._close_output()
-            return self._take_outcome(outcome_file, is_backfill=request.backfill is not None)
+            return self._take_outcome(outcome_file, is_live=request.lane.is_live)
 
     def on_kill(self) -> None:
         """Ask Spark to stop, and give it time: a killed one leaves its lease and its files behind."""
@@ -143,8 +143,7 @@ class DrainOperator(SparkSubmitOperator):
         return params.backfill(run.run_type, interval, run.run_after)
 
     def _skip_if_pointless(self, request: DrainRequest) -> None:
-        find_reason = find_reason_to_skip_backfill if request.backfill else find_reason_to_skip
-        if reason := find_reason(load_settings(), request):
+        if reason := find_reason_to_skip(load_settings(), request):
             raise AirflowSkipException(reason)
 
     def _come_back_later(self, reason: str) -> NoReturn:
@@ -152,17 +151,17 @@ class DrainOperator(SparkSubmitOperator):
         self.log.info("%s; this backfill waits, and looks again in %.0f s", reason, LEASE_PAUSE.total_seconds())
         raise AirflowRescheduleException(datetime.now(UTC) + LEASE_PAUSE)
 
-    def _take_outcome(self, outcome_file: Path, *, is_backfill: bool) -> dict[str, Any]:
+    def _take_outcome(self, outcome_file: Path, *, is_live: bool) -> dict[str, Any]:
         outcome = read_outcome(outcome_file)
-        if outcome is None:
+        if outcome is None or isinstance(outcome, DrainFailure):
             raise AirflowException(f"the drain of {self.topic} ended without saying how; see its log above")
-        if outcome.status == "skipped" and is_backfill:
+        if outcome.status == SKIPPED and not is_live:
             self._come_back_later(outcome.reason)
-        if outcome.status in ("skipped", "empty"):
+        if outcome.status in (SKIPPED, EMPTY):
             raise AirflowSkipException(outcome.reason)
-        for line in describe_report(outcome.fields):
+        for line in outcome.describe():
             self.log.info("%s", line)
-        return outcome.fields
+        return outcome.to_fields()
 
     def _get_hook(self) -> SparkSubmitHook:
         # The hook would quietly submit to YARN instead.
@@ -206,7 +205,7 @@ def submit_environment() -> dict[str, str]:
 def _explain_failure(outcome_file: Path, error: AirflowException) -> None:
     """Raise what the failed job said of itself. Says nothing if it died before it could: then try again."""
     outcome = read_outcome(outcome_file)
-    if outcome is None or not outcome.error:
+    if not isinstance(outcome, DrainFailure) or not outcome.error:
         return
     if outcome.transient:
         raise AirflowException(outcome.error) from error

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from pipestream.drain.job import parse_arguments, read_request
 from pipestream.drain.job_outcome import write_outcome
-from pipestream.drain.report import DrainReport
+from pipestream.drain.report import DrainFailure, DrainReport
 from pipestream.drain.run import run_drain
 from pipestream.errors import PipestreamError
 from pipestream.graph.versions import find_version
@@ -35,9 +35,9 @@ def main() -> int:
         report = _drain(arguments)
     except PipestreamError as error:
         log.error("%s", error)
-        write_outcome(arguments.outcome, error)
+        write_outcome(arguments.outcome, DrainFailure.of(error))
         return 1 if error.transient else 2
-    log.info("%s", report.as_dict())
+    log.info("%s", report.to_fields())
     write_outcome(arguments.outcome, report)
     return 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,7 @@ from pipestream.cli.output import emit_json, say, show_table
 
 if TYPE_CHECKING:
     from pipestream.drain.backfill import Estimate
+    from pipestream.drain.report import DrainReport
     from pipestream.drain.request import DrainRequest
     from pipestream.graph.model import Graph
     from pipestream.settings import Settings
@@ -71,7 +72,7 @@ def backfill(
     It has a lane of its own in the ledger, GRAPH@ID. A finished backfill that is repeated does nothing. Where several
     graphs drain a datasource, each drains it again. Times and durations are settled when it first runs.
     """
-    from pipestream.drain.backfill import Backfill, estimate_backfill, parse_offsets
+    from pipestream.drain.backfill import Backfill, Estimate, estimate_backfill, parse_offsets
     from pipestream.drain.request import DrainRequest
 
     if (topic is None) == (datasource is None):
@@ -80,7 +81,7 @@ def backfill(
     wanted = Backfill(backfill_id, since, until, parse_offsets(offsets) if offsets else None, tuple(doc_id or ()))
     name, graphs = _graphs_on(read_graphs(settings, [graph] if graph else None), topic, datasource)
     run_id = f"backfill-{backfill_id}-{new_run_id()}"
-    reports: list[Any] = []
+    reports: list[Estimate | DrainReport] = []
     for each in graphs:
         request = DrainRequest(each, name, run_id, budget or settings.drain_budget, wanted, accept_failures)
         request = replace(request, graph=_version(settings, request, graph_version))
@@ -91,7 +92,8 @@ def backfill(
         if not json:
             _show(each, reports[-1], several=len(graphs) > 1)
     if json:
-        emit_json(reports[0] if topic else reports)
+        shown = [each if isinstance(each, Estimate) else each.to_fields() for each in reports]
+        emit_json(shown[0] if topic else shown)
 
 
 def _graphs_on(graphs: list[Graph], topic: str | None, datasource: str | None) -> tuple[str, list[Graph]]:
@@ -131,10 +133,12 @@ def _version(settings: Settings, request: DrainRequest, wanted: str) -> Graph:
     return find_version(settings, graph_id, int(wanted) if wanted.isdecimal() else wanted)
 
 
-def _show(graph: Graph, report: Estimate | dict[str, Any], *, several: bool) -> None:
+def _show(graph: Graph, report: Estimate | DrainReport, *, several: bool) -> None:
+    from pipestream.drain.backfill import Estimate
+
     if several:
         say(f"graph {graph.graph_id}", style="bold")
-    if isinstance(report, dict):
+    if not isinstance(report, Estimate):
         for line in describe(report):
             say(line)
         return

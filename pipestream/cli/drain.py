@@ -6,7 +6,7 @@ import uuid
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,7 @@ from pipestream.cli.options import GraphOption, JsonOption, examples, read_setti
 from pipestream.cli.output import emit_json, say
 
 if TYPE_CHECKING:
+    from pipestream.drain.report import DrainReport
     from pipestream.drain.request import DrainRequest
     from pipestream.settings import Settings
 
@@ -94,26 +95,23 @@ def drain(
     )
     report = run_request(settings, request, spark=spark)
     if json:
-        emit_json(report)
+        emit_json(report.to_fields())
         return
     for line in describe(report):
         say(line)
 
 
-def run_request(settings: Settings, request: DrainRequest, *, spark: bool) -> dict[str, Any]:
-    """Drain, over Spark or in this process, and return the report with the keys of ``--json``."""
+def run_request(settings: Settings, request: DrainRequest, *, spark: bool) -> DrainReport:
+    """Drain, over Spark or in this process."""
     from pipestream.cli.submit import submit_drain
 
-    report = submit_drain(settings, request) if spark else _drain_here(settings, request)
-    return {**report, "run_id": request.run_id, "lane": request.lane}
+    return submit_drain(settings, request) if spark else _drain_here(settings, request)
 
 
-def describe(report: dict[str, Any]) -> list[str]:
+def describe(report: DrainReport) -> list[str]:
     """Return a drain's report in words, and where to see more."""
-    from pipestream.drain.report_words import describe_report
-
-    see = [f"see: pipestream ledger entries --run {report['run_id']}"] if report["status"] == "drained" else []
-    return describe_report(report) + see
+    see = [f"see: pipestream ledger entries --run {report.run_id}"] if report.status == "drained" else []
+    return report.describe() + see
 
 
 def new_run_id() -> str:
@@ -121,7 +119,7 @@ def new_run_id() -> str:
     return f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
 
 
-def _drain_here(settings: Settings, request: DrainRequest) -> dict[str, Any]:
+def _drain_here(settings: Settings, request: DrainRequest) -> DrainReport:
     from pipestream.drain.local import LocalSpread
     from pipestream.drain.run import run_drain
     from pipestream.graph.versions import find_version
@@ -129,7 +127,7 @@ def _drain_here(settings: Settings, request: DrainRequest) -> dict[str, Any]:
 
     spread = LocalSpread(settings)
     with closing(open_lease_store(settings)) as leases:
-        report = run_drain(
+        return run_drain(
             request,
             settings,
             spread,
@@ -137,4 +135,3 @@ def _drain_here(settings: Settings, request: DrainRequest) -> dict[str, Any]:
             find_graph=partial(find_version, settings, request.graph.graph_id),
             on_lease_lost=spread.cancel,
         )
-    return report.as_dict()

@@ -6,10 +6,11 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipestream.drain.job import find_drain_job, job_arguments
 from pipestream.drain.job_outcome import read_outcome
+from pipestream.drain.report import DrainFailure, DrainReport
 from pipestream.errors import TerminalError, TransientError
 from pipestream.graph.write import to_yaml
 from pipestream.local.jars import spark_home
@@ -24,7 +25,7 @@ _STOP_TIMEOUT_S = 30.0
 _STDERR = 2
 
 
-def submit_drain(settings: Settings, request: DrainRequest) -> dict[str, Any]:
+def submit_drain(settings: Settings, request: DrainRequest) -> DrainReport:
     """Run the drain job over Spark, its log on stderr, and return its report.
 
     :raises TransientError: it failed, and the same run may be tried again.
@@ -40,9 +41,9 @@ def submit_drain(settings: Settings, request: DrainRequest) -> dict[str, Any]:
         outcome = read_outcome(outcome_file)
     if outcome is None:
         raise TransientError(f"the Spark job ended with {code} without saying how; its log is above")
-    if outcome.status == "failed":
+    if isinstance(outcome, DrainFailure):
         raise (TransientError if outcome.transient else TerminalError)(outcome.error)
-    return outcome.fields
+    return outcome
 
 
 def _environment() -> dict[str, str]:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 
+from pipestream.drain.live_lane import LiveLane
 from pipestream.drain.range_task import ordered_transactional_id, transactional_id
-from pipestream.drain.request import consumer_group
 from pipestream.errors import LeaseUnavailable, TerminalError
 from pipestream.graph.flow import check_drained
 from pipestream.graph.hashing import graph_hash
@@ -51,8 +51,8 @@ def rebaseline(
     """
     check_drained(graph, topic)
     with _all_slots(settings, topic, f"rebaseline by {by}", leases) as (lease, check_leases):
-        broker, ledger, lane = Broker(settings), Ledger(settings), graph.graph_id
-        group = consumer_group(graph, lane)
+        broker, ledger = Broker(settings), Ledger(settings)
+        lane, group = LiveLane.of(graph).name, LiveLane.of(graph).group
         identity = broker.identify(topic)
         broker.fence(topic, [transactional_id(group, topic, partition) for partition in identity.partitions])
         broker.fence(topic, [ordered_transactional_id(group, topic)])

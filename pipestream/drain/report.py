@@ -1,10 +1,22 @@
-"""What a run did."""
+"""What a run did: one value from the run to whoever shows it, be it a terminal, Airflow or a page.
+
+It travels as JSON (``to_fields``, ``from_fields``): in the outcome file of a Spark job, in an XCom, in ``--json``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import reduce
 from typing import Any
+
+from pipestream.errors import PipestreamError
+from pipestream.ledger import Tally
+
+DRAINED, EMPTY, SKIPPED, FAILED = STATUSES = ("drained", "empty", "skipped", "failed")
+_SUMMED = ("ranges", "recovered_ranges", "tally")
+_COUNTED = tuple(each.name for each in fields(Tally))
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +29,87 @@ class DrainReport:
     reason: str = ""
     ranges: int = 0
     recovered_ranges: int = 0
-    records: int = 0
-    documents_out: Mapping[str, int] = field(default_factory=dict)
-    dead_letters: int = 0
+    tally: Tally = field(default_factory=Tally)
     seconds: float = 0.0
+    run_id: str = ""
+    lane: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    @property
+    def records(self) -> int:
+        return self.tally.records
+
+    @property
+    def documents_out(self) -> Mapping[str, int]:
+        return self.tally.documents_out
+
+    @property
+    def dead_letters(self) -> int:
+        return self.tally.dead_letters
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the report as plain values, with the counts of its tally next to the others."""
+        found: dict[str, Any] = {}
+        for name, value in asdict(self).items():
+            found |= value if name == "tally" else {name: value}
+        return found
+
+    def describe(self) -> list[str]:
+        """Return what the run did in words, line by line, for terminals and for Airflow's log."""
+        if self.status == SKIPPED:
+            return [f"skipped: {self.reason}"]
+        if self.status == EMPTY:
+            return [self.reason or f"nothing waits in {self.topic}"]
+        out = ", ".join(f"{count} by {edge}" for edge, count in sorted(self.documents_out.items())) or "none"
+        recovered = f" and {self.recovered_ranges} recovered" if self.recovered_ranges else ""
+        return [
+            f"{self.topic}: {self.records} records in {self.ranges} ranges{recovered}, {self.seconds:.1f} s",
+            f"documents out: {out}; dead letters: {self.dead_letters}",
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class DrainFailure:
+    """Why a run failed."""
+
+    error: str
+    transient: bool
+    """Whether the same run may be tried again."""
+    status: str = FAILED
+
+    @classmethod
+    def of(cls, error: PipestreamError) -> DrainFailure:
+        return cls(str(error), error.transient)
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the failure as plain values."""
+        return {"status": self.status, "error": self.error, "transient": self.transient}
+
+
+def from_fields(values: object) -> DrainReport | DrainFailure:
+    """Return what ``to_fields`` wrote. Fields of a newer version are left out.
+
+    :raises ValueError: the values are of something else.
+    """
+    status = values.get("status") if isinstance(values, Mapping) else None
+    if not isinstance(values, Mapping) or status not in STATUSES:
+        raise ValueError(f"a drain's outcome has no status of {', '.join(STATUSES)}: is it of another version?")
+    if status == FAILED:
+        # A job of which nothing is known to be final is worth another try.
+        return DrainFailure(str(values.get("error") or ""), transient=values.get("transient", True) is not False)
+    known = {each.name: values[each.name] for each in fields(DrainReport) if each.name in values}
+    tally = Tally(**{name: values[name] for name in _COUNTED if name in values})
+    return DrainReport(**{"topic": "", **known, "tally": tally})
+
+
+def join_reports(reports: Sequence[DrainReport], notes: Sequence[str], total: DrainReport) -> DrainReport:
+    """Return one report for all slots of a run.
+
+    :param notes: why slots were left alone.
+    :param total: what is known of the run as a whole.
+    """
+    drained = any(report.status == DRAINED for report in reports)
+    if not reports:
+        return replace(total, status=SKIPPED, reason="; ".join(notes))
+    reasons = notes if drained else [reports[0].reason, *notes]
+    sums = {name: reduce(operator.add, (getattr(report, name) for report in reports)) for name in _SUMMED}
+    return replace(total, status=DRAINED if drained else reports[0].status, reason="; ".join(reasons), **sums)

@@ -14,18 +14,18 @@ from dataclasses import replace
 from zlib import crc32
 
 from pipestream import faults
+from pipestream.drain.check import refuse
 from pipestream.drain.holder import is_of_run, name_holder
 from pipestream.drain.range_task import Spread
-from pipestream.drain.report import DrainReport
+from pipestream.drain.report import DRAINED, SKIPPED, DrainReport, join_reports
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.slot_run import SlotRun
-from pipestream.errors import LeaseLost, LeaseUnavailable, PipestreamError, TransientError
+from pipestream.errors import LeaseLost, LeaseUnavailable, PipestreamError
 from pipestream.graph.flow import check_drained, topic_targets
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker
 from pipestream.leases.keeper import LeaseKeeper
 from pipestream.leases.store import DesiredState, Lease, LeaseStore
-from pipestream.ledger import Tally
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -67,8 +67,8 @@ def run_drain(
         for slot in _slot_order(request, _desired(leases, request).replicas):
             # Asked anew for every slot: stopping a topic, or scaling it down, also holds in the middle of a run.
             desired = _desired(leases, request)
-            if not desired.started:
-                slots.notes.append(f"{request.topic} is stopped: `pipestream leases set {request.topic} --started`")
+            if reason := refuse(request, desired):
+                slots.notes.append(reason)
                 break
             if slots.drained == settings.max_slots:
                 slots.notes.append(f"the other slots are left to the next run: one drains at most {settings.max_slots}")
@@ -84,13 +84,13 @@ def run_drain(
                 faults.reach(faults.LEASE_ACQUIRED)
                 run = SlotRun(request, settings, lease, desired.replicas, find_graph, broker)
                 slots.run(run, spread, keeper)
-            if request.backfill and not slots.errors:
-                _forget(leases, request.leased)
+            if not slots.errors:
+                request.lane.finish(request.topic, leases)
             if keeper.lost.is_set():
                 slots.notes.append("the other slots are left to the next run: a lease was lost")
                 break
     slots.raise_worst()
-    return slots.report(request.topic, time.monotonic() - started)
+    return slots.report(request, time.monotonic() - started)
 
 
 class _Slots:
@@ -105,7 +105,7 @@ class _Slots:
     @property
     def drained(self) -> int:
         """Return how many slots had something to drain."""
-        return sum(report.status == "drained" for report in self._reports)
+        return sum(report.status == DRAINED for report in self._reports)
 
     def run(self, run: SlotRun, spread: Spread, keeper: LeaseKeeper) -> None:
         """Drain one slot. Its failure must not keep the others waiting, who may have nothing to do with it."""
@@ -128,42 +128,21 @@ class _Slots:
         for error in sorted(self.errors, key=lambda error: error.transient):
             raise error
 
-    def report(self, topic: str, seconds: float) -> DrainReport:
+    def report(self, request: DrainRequest, seconds: float) -> DrainReport:
         """Return one report for all slots."""
-        if not self._reports:
-            return DrainReport("skipped", topic, reason="; ".join(self.notes))
-        total = sum((Tally(r.records, r.documents_out, r.dead_letters) for r in self._reports), Tally())
-        status = "drained" if self.drained else self._reports[0].status
-        reasons = [] if self.drained else [self._reports[0].reason]
-        return DrainReport(
-            status=status,
-            topic=topic,
-            reason="; ".join([*reasons, *self.notes]),
-            ranges=sum(report.ranges for report in self._reports),
-            recovered_ranges=sum(report.recovered_ranges for report in self._reports),
-            records=total.records,
-            documents_out=dict(total.documents_out),
-            dead_letters=total.dead_letters,
-            seconds=round(seconds, 3),
+        total = DrainReport(
+            SKIPPED, request.topic, seconds=round(seconds, 3), run_id=request.run_id, lane=request.lane.name
         )
-
-
-def _forget(leases: LeaseStore, leased: str) -> None:
-    """Unregister a finished backfill, which nobody wants again: a schedule may bring forth thousands."""
-    try:
-        leases.unregister([leased])
-    except TransientError as error:
-        log.warning("%s stays registered: %s", leased, error)
+        return join_reports(self._reports, self.notes, total)
 
 
 def _desired(leases: LeaseStore, request: DrainRequest) -> DesiredState:
     """Return what is wanted of the topic, as far as this run can give it."""
     desired = leases.desired(request.topic)
     node_id = topic_targets(request.graph)[request.topic]
-    # A backfill has one slot, for all partitions; and order across partitions takes one reader of them all.
-    if request.backfill or request.graph.node_by_id[node_id].is_ordered:
-        return replace(desired, replicas=1)
-    return desired
+    # Order across partitions takes one reader of them all.
+    is_ordered = request.graph.node_by_id[node_id].is_ordered
+    return replace(desired, replicas=1 if is_ordered else request.lane.slots(desired.replicas))
 
 
 def _slot_order(request: DrainRequest, replicas: int) -> list[int]:
@@ -180,9 +159,9 @@ def _acquire(leases: LeaseStore, request: DrainRequest, slot: int, holder: str, 
     deadline = time.monotonic() + leases.longest_expiry_s(ttl_s)
     while True:
         try:
-            return leases.acquire(request.leased, slot, holder, ttl_s)
+            return leases.acquire(request.lease_name, slot, holder, ttl_s)
         except LeaseUnavailable as error:
             if not is_of_run(error.holder, request.run_id) or time.monotonic() > deadline:
                 raise
             log.info("an earlier try of this run died holding the lease; waiting for it to expire")
-            leases.wait_free(request.leased, slot, deadline - time.monotonic())
+            leases.wait_free(request.lease_name, slot, deadline - time.monotonic())

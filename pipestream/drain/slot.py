@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pipestream.drain.request import DrainRequest, consumer_group
+from pipestream.drain.lane import Lane
+from pipestream.drain.request import DrainRequest
 from pipestream.graph.flow import topic_targets
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import TopicIdentity
@@ -28,9 +29,13 @@ class HeldSlot:
     graph_hash: str
 
     @property
+    def lane(self) -> Lane:
+        return self.request.lane
+
+    @property
     def group(self) -> str:
         """Return the consumer group whose committed offsets are the lane's ``G``."""
-        return consumer_group(self.request.graph, self.request.lane)
+        return self.lane.group
 
     @property
     def plan_id(self) -> str:
@@ -52,7 +57,7 @@ class HeldSlot:
         return Plan(
             plan_id=self.plan_id,
             run_id=request.run_id,
-            lane=request.lane,
+            lane=self.lane.name,
             topic=request.topic,
             topic_id=self.identity.topic_id,
             slot=self.lease.slot,
@@ -62,13 +67,13 @@ class HeldSlot:
             holder=self.lease.holder,
             token=self.lease.token,
             planned_at=datetime.now(UTC),
-            doc_ids=request.backfill.doc_ids if request.backfill else (),
+            doc_ids=self.lane.doc_ids,
         )
 
     def entry(self, offsets: OffsetRange, kind: EntryKind, tally: Tally | None = None, seconds: float = 0.0) -> Entry:
         """Return the entry of a range, made now."""
         return Entry(
-            lane=self.request.lane,
+            lane=self.lane.name,
             range=offsets,
             topic_id=self.identity.topic_id,
             kind=kind,

@@ -8,10 +8,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 from pipestream import faults
-from pipestream.drain.identity import identify_topic
 from pipestream.drain.range_task import RangeFailed, RangeOutcome, RangeTask, Spread, ordered_transactional_id
 from pipestream.drain.range_tasks import range_tasks
-from pipestream.drain.report import DrainReport
+from pipestream.drain.report import DRAINED, EMPTY, DrainReport
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.slot import HeldSlot
 from pipestream.drain.slot_plan import find_remaining, make_plan
@@ -63,21 +62,20 @@ class SlotRun:
         while remaining:
             self._drain_and_enter(slot, _next_piece(slot, remaining), spread, check_lease)
             remaining = find_remaining(plan, self._ledger)
-        return self._report("drained", recovered, self._entered(plan))
+        return self._report(DRAINED, recovered, self._entered(plan))
 
     def _identify(self) -> HeldSlot:
         request = self.request
-        identity = identify_topic(self._broker, self._ledger, request.lane, request.topic, request.backfill)
+        identity = request.lane.identify(request.topic, self._broker, self._ledger)
         return HeldSlot(request, self.lease, self._replicas, identity, request.graph, graph_hash(request.graph))
 
     def _take_up(self, plan: Plan, slot: HeldSlot) -> HeldSlot:
         """Return the slot with the graph that its plan was made with."""
         log.info("taking up plan %s, made at %s", plan.plan_id, plan.planned_at)
         if plan.topic_id != slot.identity.topic_id:
-            new_id = "backfill id" if self.request.backfill else "run id"
-            raise TopicReplaced(plan.topic, f"plan {plan.plan_id} was made for the old one; take another {new_id}")
-        if self.request.backfill:
-            self.request.backfill.check_plan(plan)
+            way_out = f"plan {plan.plan_id} was made for the old one; take another {slot.lane.id_to_change}"
+            raise TopicReplaced(plan.topic, way_out)
+        slot.lane.check_plan(plan)
         if plan.graph_hash == slot.graph_hash:
             return slot
         if self._find_graph is None:
@@ -113,13 +111,10 @@ class SlotRun:
         return [entry for entry in found if entry.kind is EntryKind.DRAINED]
 
     def _nothing_left(self, plan: Plan | None, recovered: list[Entry]) -> DrainReport:
-        if self.request.backfill:
-            backfill = self.request.backfill
-            reason = backfill.finished(plan) if plan else f"backfill {backfill.backfill_id} covers nothing"
-            return self._report("empty", recovered, [], reason)
-        if plan or recovered:
-            return self._report("drained", recovered, self._entered(plan))
-        return self._report("empty", recovered, [], f"nothing waits in {self.request.topic}")
+        reason = self.request.lane.say_nothing_waits(self.request.topic, plan)
+        if recovered or not reason:
+            return self._report(DRAINED, recovered, self._entered(plan))
+        return self._report(EMPTY, recovered, [], reason)
 
     def _report(
         self, status: str, recovered: Sequence[Entry], entered: Sequence[Entry], reason: str = ""
@@ -131,9 +126,7 @@ class SlotRun:
             reason=reason,
             ranges=len(entered),
             recovered_ranges=len(recovered),
-            records=total.records,
-            documents_out=dict(total.documents_out),
-            dead_letters=total.dead_letters,
+            tally=total,
         )
 
 

@@ -80,8 +80,7 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
 @pytest.fixture
 def nothing_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check before Spark, which asks real servers and has its own tests, finds no reason to skip."""
-    monkeypatch.setattr("pipestream_airflow.drain_operator.find_reason_to_skip", lambda *_: None)
-    monkeypatch.setattr("pipestream_airflow.drain_operator.find_reason_to_skip_backfill", lambda *_: None)
+    monkeypatch.setattr("pipestream_airflow.drain_operator.find_reason_to_skip", lambda *_: "")
 
 
 @pytest.fixture

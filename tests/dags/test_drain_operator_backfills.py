@@ -117,7 +117,7 @@ def test_a_backfill_drains_the_topics_behind_intake_as_on_any_day(task, spark, c
 
 
 def test_a_finished_backfill_is_skipped_before_spark_is_started(task, spark, monkeypatch, context):
-    monkeypatch.setattr(drain_operator, "find_reason_to_skip_backfill", lambda *_: "backfill march is finished")
+    monkeypatch.setattr(drain_operator, "find_reason_to_skip", lambda *_: "backfill march is finished")
 
     with pytest.raises(AirflowSkipException, match="backfill march is finished"):
         task.execute(context(**MARCH))

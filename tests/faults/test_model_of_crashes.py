@@ -27,8 +27,9 @@ from pipestream import faults
 from pipestream.dead_letters import Act, ActionRequest, State, resume_action, run_action
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC, PlannedTwice
 from pipestream.drain.backfill import Backfill
+from pipestream.drain.live_lane import LiveLane
 from pipestream.drain.range_task import RangeFailed
-from pipestream.drain.request import DrainRequest, consumer_group
+from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.errors import LeaseLost, LedgerConflict
 from pipestream.graph.model import Datasource, Graph, Node, NodeType
@@ -341,7 +342,7 @@ class Crashes(Replays):
     def kafka_forgets_the_offsets_of_a_caught_up_group(self):
         # Kafka forgets what was quiet for a week; a run that died has been reconciled long before.
         self.drain(self.new_run(1_000))
-        self.broker.forget_offsets(consumer_group(GRAPH, "g"))
+        self.broker.forget_offsets(LiveLane.of(GRAPH).group)
 
     @rule()
     def a_stale_run_enters_nothing(self):

@@ -6,9 +6,9 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
 from pipestream.drain.audit import audit_topic
+from pipestream.drain.live_lane import LiveLane
 from pipestream.drain.range_task import RangeFailed, ordered_transactional_id, transactional_id
 from pipestream.drain.rebaseline import rebaseline
-from pipestream.drain.request import consumer_group
 from pipestream.errors import LeaseUnavailable, LedgerBusy, OffsetsExpired, TerminalError, TopicReplaced
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import range_consumer, transactional_producer
@@ -170,7 +170,7 @@ def test_a_run_that_lost_its_lease_cannot_move_the_offsets_back(pipeline, topic,
     """It is in the middle of a transaction, does not know that it was overtaken, and commits after the heads moved."""
     pipeline.send(topic, ["a", "b", "c"])
     pipeline.drain(topic, "run-1")
-    settings, group = pipeline.settings, consumer_group(pipeline.graph, pipeline.graph.graph_id)
+    settings, group = pipeline.settings, LiveLane.of(pipeline.graph).group
     is_ordered = writes == "ordered"
     id_ = ordered_transactional_id(group, topic) if is_ordered else transactional_id(group, topic, int(writes))
     stale = transactional_producer(settings, id_)

@@ -28,7 +28,7 @@ def main() -> int:
     except PipestreamError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return 1 if error.transient else 2
-    sys.stdout.write(json.dumps(report.as_dict()) + "\n")
+    sys.stdout.write(json.dumps(report.to_fields()) + "\n")
     return 0
 
 

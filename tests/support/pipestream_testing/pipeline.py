@@ -13,10 +13,11 @@ from pathlib import Path
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from google.protobuf.message import DecodeError
 
+from pipestream.drain.live_lane import LiveLane
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.range_task import Spread
 from pipestream.drain.report import DrainReport
-from pipestream.drain.request import DrainRequest, consumer_group
+from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.graph.load import load_graph
 from pipestream.kafka.broker import Broker, ask_committed
@@ -108,7 +109,7 @@ class Pipeline:
 
     def group_offsets(self, topic: str) -> dict[int, int]:
         """Return the offsets that the live runs have committed, once no transaction is about to move them."""
-        group = consumer_group(self.graph, self.graph.graph_id)
+        group = LiveLane.of(self.graph).group
         wanted = [TopicPartition(topic, partition) for partition in Broker(self.settings).identify(topic).partitions]
         with closing(range_consumer(self.settings, group)) as consumer:
             found = ask_committed(consumer, wanted, _OPEN_TRANSACTION_S)

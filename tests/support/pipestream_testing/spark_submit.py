@@ -7,16 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-DRAINED = {
-    "status": "drained",
-    "topic": "intake.files",
-    "records": 12,
-    "ranges": 2,
-    "recovered_ranges": 0,
-    "documents_out": {"happy-end": 12},
-    "dead_letters": 0,
-    "seconds": 1.5,
-}
+from pipestream.drain.report import DrainReport
+from pipestream.ledger import Tally
+
+DRAINED = DrainReport("drained", "intake.files", "", 2, 0, Tally(12, {"happy-end": 12}), 1.5, "run-1", "g").to_fields()
 """What it tells of a drain, unless told otherwise."""
 
 _PROGRAM = """#!{python}

@@ -36,4 +36,4 @@ def submit_drain(
         command += job_arguments(request, pipeline.graph_file, outcome_file)
         done = subprocess.run(command, env=dict(environment), capture_output=True, text=True, timeout=500, check=False)
         outcome = read_outcome(outcome_file)
-    return Submission(done.returncode, outcome.fields if outcome else {}, done.stdout + done.stderr)
+    return Submission(done.returncode, outcome.to_fields() if outcome else {}, done.stdout + done.stderr)

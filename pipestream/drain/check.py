@@ -1,0 +1,50 @@
+"""Decide whether a drain is worth starting, in plain Python, because starting Spark takes ten seconds.
+
+The answer is advice: things may change before the drain starts, which obeys the same rules again.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from pipestream.drain.request import DrainRequest
+from pipestream.kafka.broker import Broker
+from pipestream.leases import open_lease_store
+from pipestream.leases.store import Assignment, DesiredState, LeaseStore
+from pipestream.ledger import Ledger
+from pipestream.settings import Settings
+
+
+def find_reason_to_skip(settings: Settings, request: DrainRequest) -> str:
+    """Return why there is no point in draining a topic now; empty if there is.
+
+    :raises TransientError: a server did not answer.
+    :raises TerminalError: the topic is missing or another one, its ledger and the broker do not agree, or Kafka no
+        longer holds what a backfill asks for.
+    """
+    with closing(open_lease_store(settings)) as leases:
+        return reason_to_skip(request, leases, Broker(settings), Ledger(settings))
+
+
+def reason_to_skip(request: DrainRequest, leases: LeaseStore, broker: Broker, ledger: Ledger) -> str:
+    """Decide on what the operator wants, then on what waits in the topic, then on who holds it."""
+    topic, lane = request.topic, request.lane
+    if reason := refuse(request, leases.desired(topic)):
+        return reason
+    identity = lane.identify(topic, broker, ledger)
+    if reason := lane.find_idle(topic, identity, request.run_id, broker, ledger):
+        return reason
+    if held := lane.find_holders(topic, request.run_id, leases):
+        return f"{topic} is leased by {', '.join(map(_describe, held))}"
+    return ""
+
+
+def refuse(request: DrainRequest, desired: DesiredState) -> str:
+    """Return why a topic is not to be drained, whatever waits in it; empty if it is."""
+    if not desired.started:
+        return f"{request.topic} is stopped: `pipestream leases set {request.topic} --started`"
+    return ""
+
+
+def _describe(slot: Assignment) -> str:
+    return f"{slot.holder} until {slot.until:%Y-%m-%d %H:%M:%S %Z}" if slot.until else slot.holder
