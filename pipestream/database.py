@@ -94,7 +94,7 @@ class Database:
         """Cut a connection if the block takes longer than an answer may.
 
         The statement timeout is the server's. A server that was stopped, or whose host is gone, keeps none,
-        and the client library would wait for it for ever.
+        and the client library would wait for it forever.
         """
         with socket.socket(fileno=os.dup(connection.fileno())) as line:
 

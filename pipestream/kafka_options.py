@@ -92,7 +92,7 @@ def _find_problem(name: str, value: str) -> str:
     if name not in _ALLOWED:
         close = difflib.get_close_matches(name, _ALLOWED, n=1)
         hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(_ALLOWED))}"
-        return f"{name} is no option of the connection; {hint}"
+        return f"{name} is not a connection option; {hint}"
     if name == "security.protocol" and value.lower() not in _PROTOCOLS:
         return f"security.protocol must be one of {', '.join(_PROTOCOLS)}"
     return ""

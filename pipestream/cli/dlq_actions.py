@@ -18,7 +18,7 @@ ActionOption = Annotated[
     typer.Option(
         "--action",
         metavar="ID",
-        help="Names the action; a repeat of the command under it goes on where it stopped. Made up unless given.",
+        help="Names the action; a repeat of the command under it continues where it stopped. Generated if not given.",
     ),
 ]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="Most letters to take, oldest first.")]
@@ -149,5 +149,5 @@ def _act(
     if dry_run:
         tell_preview(act, preview_action(request, scope.settings, scope.graphs), json=json)
         return
-    note(f"if this is interrupted, go on with: pipestream dlq resume {request.action_id}")
+    note(f"if this is interrupted, continue with: pipestream dlq resume {request.action_id}")
     tell_report(run_action(request, scope.settings, scope.graphs), json=json)

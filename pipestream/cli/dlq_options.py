@@ -1,4 +1,4 @@
-"""Options of ``pipestream dlq``, and what they come to."""
+"""Options of ``pipestream dlq``, and the values made from them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read_scope(
 ) -> Scope:
     """Return what the options that choose letters mean. They are declared here, for every command.
 
-    :raises IdInvalid: a letter's name is none.
+    :raises IdInvalid: a letter's id is not TOPIC/PARTITION/OFFSET.
     :raises GraphInvalid: a graph cannot be read.
     """
     from pipestream.dead_letters import LetterId, Selection, dead_letter_topics

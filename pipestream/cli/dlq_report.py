@@ -43,7 +43,7 @@ def show_counts(histogram: Histogram, sent: Counter[str] | None = None) -> None:
 
 
 def tell_report(report: ActionReport, *, json: bool) -> None:
-    """Say what an action came to."""
+    """Print what an action did."""
     decided = _by_name(report.decided)
     if json:
         emit_json(

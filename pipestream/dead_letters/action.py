@@ -1,4 +1,4 @@
-"""An action on dead letters: what is asked for, what it decides about one letter, what it came to. Pure."""
+"""An action on dead letters: what is asked for, what it decides about one letter, what it did. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipestream.kafka.records import OutputRecord
 
 @dataclass(frozen=True, slots=True)
 class ActionRequest:
-    """What an operator asks for. A repeat under the same ``action_id`` takes up the first one's plan."""
+    """What an operator asks for. A repeat under the same ``action_id`` resumes the first plan."""
 
     act: Act
     action_id: str
@@ -52,7 +52,7 @@ class ActionRequest:
 
 @dataclass(frozen=True, slots=True)
 class ActionReport:
-    """What an action came to, over all its tries."""
+    """What an action did, over all its tries."""
 
     action_id: str
     act: Act

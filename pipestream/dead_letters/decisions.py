@@ -7,12 +7,12 @@ a replay sends. That alone makes a replay exactly once, and nothing else has to 
 * A consumer group's offset cannot say which letters a filter passed over, and Kafka forgets a quiet group's
   offsets; a table in PostgreSQL or Delta could not be part of the transaction and would need reconciling.
 * A **batch** names the letters decided in one transaction, and how far its action has read. An action that
-  died goes on there; letters that any action has decided are not open for another one.
+  died resumes there; letters that any action has decided are not open for another one.
 * A **plan** fixes an action's ranges and filters before its work. The first plan under an id is the one that
   counts; letters that die later lie behind its ranges.
 
 The topic has one partition, so its order is the order of decisions, and the last one about a letter holds. It
-holds one record per transaction, not per letter, and is kept for ever.
+holds one record per transaction, not per letter, and is kept forever.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PlannedTwice(TransientError):
 
     def __init__(self, action_id: str) -> None:
         self.action_id = action_id
-        super().__init__(f"{action_id} was planned by another process before; run it again to take up that plan")
+        super().__init__(f"{action_id} was planned by another process before; run it again to resume that plan")
 
 
 class Act(Enum):
@@ -188,7 +188,7 @@ class Decisions:
 def add_up(records: Iterable[InputRecord]) -> Decisions:
     """Return the state that the log's records add up to.
 
-    :raises RecordInvalid: one of them is none of ours. It is not passed over: it might be a decision, and a
+    :raises RecordInvalid: one of them is not ours. It is not skipped: it might be a decision, and a
         letter would be replayed twice.
     """
     decisions = Decisions()
@@ -216,7 +216,7 @@ def _read(record: InputRecord) -> ActionPlan | Batch:
         return _read_plan(values) if values["kind"] == "plan" else _read_batch(values)
     except (ValueError, KeyError, TypeError) as error:
         raise RecordInvalid(
-            f"{record.topic} offset {record.offset} is no decision about dead letters ({error!r}); was it written "
+            f"{record.topic} offset {record.offset} is not a decision about dead letters ({error!r}); was it written "
             f"by another tool, or by a newer version? Nothing is replayed until that is known"
         ) from None
 

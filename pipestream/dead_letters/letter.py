@@ -64,7 +64,7 @@ class LetterId:
         """
         topic, *numbers = text.split("/")
         if not topic or len(numbers) != 2 or not all(n.isascii() and n.isdigit() for n in numbers):
-            raise IdInvalid(f"{text!r} names no dead letter: expected TOPIC/PARTITION/OFFSET, as `dlq list` shows it")
+            raise IdInvalid(f"{text!r} is not a dead letter: expected TOPIC/PARTITION/OFFSET, as `dlq list` shows it")
         return cls(topic, int(numbers[0]), int(numbers[1]))
 
 
@@ -85,7 +85,7 @@ class DeadLetter:
     time: datetime
     """When Kafka took it."""
     doc_id: str
-    """The document's id; the record's key where the value is no stream."""
+    """The document's id; the record's key if the value is not a PipeStream."""
     error_kind: str
     message: str
     node_id: str
@@ -143,7 +143,7 @@ def stream_of(record: InputRecord) -> PipeStream | None:
         stream = PipeStream.FromString(record.value)
     except DecodeError:
         return None
-    # Many foreign bytes parse as a message of unknown fields; without a payload it is no stream of ours.
+    # Many foreign bytes parse as a message of unknown fields; without a payload it is not our stream.
     return stream if stream.WhichOneof("document_payload") else None
 
 
@@ -154,8 +154,8 @@ def _doc_id(record: InputRecord) -> str:
 
 
 def _node_id(record: InputRecord) -> str:
-    # Kafka Connect's stages are upper-case words such as VALUE_CONVERTER, which name no node; a tool of that
-    # kind writes none of our own headers.
+    # Kafka Connect's stages are upper-case words such as VALUE_CONVERTER, which do not name a node. A tool of
+    # that kind does not write our own headers.
     stage = header(record.headers, CONNECT + "stage")
     if stage and header(record.headers, OWN + "graph"):
         return stage

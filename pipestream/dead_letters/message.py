@@ -12,14 +12,14 @@ from pipestream.wire import DlqMessage, PipeStream
 
 
 def to_dlq_message(letter: DeadLetter, *, with_body: bool = True) -> DlqMessage:
-    """Return a letter as the wire's ``DlqMessage``. Without a stream where the value is none.
+    """Return a letter as the wire's ``DlqMessage``. It has no stream if the value is not one.
 
     :param with_body: whether the stream's document keeps its text and blobs.
     """
     message = DlqMessage(
         error_type=letter.error_kind,
         error_message=letter.message,
-        # The first try is none; a letter of another tool does not say how often it was tried.
+        # The first try is not a retry. A letter of another tool does not say how often it was tried.
         retry_count=max(0, letter.attempts - 1),
         failed_node_id=letter.node_id,
         dlq_reprocess_count=letter.replays,

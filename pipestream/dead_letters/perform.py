@@ -4,7 +4,7 @@ Per partition of a dead-letter topic, as a drain does it:
 
 1. Start the partition's transactional producer. Its id is the same for every action, so that fences every earlier
    one, whatever its name, and aborts what it left open.
-2. Only then read the decisions: nobody else can decide about these letters any more. Go on where the action's own
+2. Only then read the decisions: nobody else can decide about these letters any more. Continue where the action's own
    batches end, and leave alone what any action has decided.
 3. Per chunk: read, select, then in one transaction send the replayed records and the batch of decisions.
 
@@ -48,7 +48,7 @@ _MOST_CHUNK_RECORDS = 10_000
 def run_action(
     request: ActionRequest, settings: Settings, graphs: Sequence[Graph] = (), *, broker: LetterBroker | None = None
 ) -> ActionReport:
-    """Plan an action, or take up its plan, and carry it out.
+    """Plan an action, or resume its plan, and carry it out.
 
     :param graphs: those whose letters are replayed, to find the way back.
     :param broker: another to act on than the one of the settings; a model of one, in tests.
@@ -58,7 +58,7 @@ def run_action(
     """
     broker = broker or KafkaLetterBroker(settings)
     broker.log.ensure()
-    plan = _take_up(request, broker, settings)
+    plan = _find_or_make_plan(request, broker, settings)
     return _carry_out(plan, broker, settings, graphs)
 
 
@@ -76,7 +76,7 @@ def resume_action(
     return _carry_out(plan, broker, settings, graphs)
 
 
-def _take_up(request: ActionRequest, broker: LetterBroker, settings: Settings) -> ActionPlan:
+def _find_or_make_plan(request: ActionRequest, broker: LetterBroker, settings: Settings) -> ActionPlan:
     # Not the settled state: it would wait for a transaction that a dead action left open, and that is only
     # aborted when its producer is fenced, further on. A plan that is missed here is found there.
     plan = broker.log.read().plans.get(request.action_id)
@@ -87,7 +87,7 @@ def _take_up(request: ActionRequest, broker: LetterBroker, settings: Settings) -
     if asked != (plan.act, plan.topics, plan.selection, plan.limit, plan.max_replays):
         raise ActionConflict(
             f"{request.action_id} was planned at {plan.planned_at:%Y-%m-%d %H:%M:%S} as another {plan.act.value} "
-            f"of {', '.join(plan.topics)}; take another id, or go on with `pipestream dlq resume {request.action_id}`"
+            f"of {', '.join(plan.topics)}; take another id, or continue it: `pipestream dlq resume {request.action_id}`"
         )
     faults.reach(faults.PLAN_WRITTEN)
     return plan
@@ -212,7 +212,7 @@ class _Action:
             topic=planned.topic,
             topic_id=planned.topic_id,
             partition=planned.partition,
-            # With the limit reached, the rest of the range is none of this action's business.
+            # With the limit reached, this action leaves the rest of the range alone.
             end=planned.end if budget is not None and budget <= 0 else end,
             decided={state: tuple(offsets) for state, offsets in decided.items()},
             decided_at=datetime.now(UTC),

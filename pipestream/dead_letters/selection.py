@@ -15,7 +15,7 @@ from pipestream.dead_letters.letter import DeadLetter, LetterId
 class Selection:
     """Filters that all must hold; one that is empty holds for every letter.
 
-    Nodes and error kinds are patterns with ``*``, ``?`` and ``[…]``, told apart by case. Times are those of the
+    Nodes and error kinds are patterns with ``*``, ``?`` and ``[…]``, case-sensitive. Times are those of the
     last failure, ``since`` included and ``until`` not; both must know their time zone.
     """
 

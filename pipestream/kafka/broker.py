@@ -38,7 +38,7 @@ class TopicConfig:
     """How a topic is set up, as far as this product looks after it."""
 
     retention_ms: int
-    """How long it keeps its records; -1 is for ever."""
+    """How long it keeps its records; -1 means forever."""
     max_message_bytes: int
     """How large a batch of records it takes, compressed as it arrives."""
 

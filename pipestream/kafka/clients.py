@@ -33,8 +33,8 @@ def admin_client(settings: Settings) -> AdminClient:
 def offsets_consumer(settings: Settings, group: str) -> Consumer:
     """Return a consumer that reads no records: it asks for a group's committed offsets, and sets them.
 
-    What it is told is unstable on purpose: while a dead task's transaction is open, the stable value would block
-    until it times out. The value is then a lower bound.
+    It reads the unstable offset on purpose: while a dead task's transaction is open, reading the stable offset would
+    block until that transaction times out. The value is then a lower bound.
     """
     return _open(Consumer, settings, {"group.id": group, "isolation.level": "read_uncommitted"})
 
@@ -54,7 +54,7 @@ def range_consumer(settings: Settings, group: str) -> Consumer:
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 50,
             "queued.min.messages": 10_000,
-            # Once so many are queued the client stops fetching for this long: a second, unless told otherwise,
+            # Once so many are queued the client stops fetching for this long: a second by default,
             # in which a reader empties the queue many times over (16 k instead of 240 k records/s).
             "fetch.queue.backoff.ms": 5,
         },

@@ -28,7 +28,7 @@ def client_config(settings: Settings) -> dict[str, Any]:
 def find_refusal(settings: Settings) -> KafkaError | None:
     """Return why brokers do not let us in, if that is what keeps them from answering.
 
-    A client that is not let in tries for ever, and whatever it was asked merely times out: only its callback for
+    A client that is not let in tries forever, and whatever it was asked merely times out: only its callback for
     errors hears of the reason.
     """
     if not settings.kafka_options:

@@ -1,4 +1,4 @@
-"""Kafka's errors, sorted into those that pass, those that stay and those that are none, and told as ours."""
+"""Turn Kafka's errors into ours: transient ones, terminal ones, and events that are not errors."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Answer = TypeVar("Answer")
 
 
 def is_end_of_partition(error: KafkaError) -> bool:
-    """Tell whether this is no error but the event that a partition is read up."""
+    """Return whether this is not an error but the event that a partition was read to its end."""
     return error.code() == KafkaError._PARTITION_EOF
 
 

@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 
 # Who reads is not known here.
 _EXPIRED_MEANWHILE = (
-    "run again: a live run then says how to go on. A backfill, or an action on dead letters, goes on with what is left "
-    "under another id"
+    "run again: a live run then says how to continue. A backfill, or an action on dead letters, continues "
+    "with what is left under another id"
 )
 
 

@@ -225,7 +225,7 @@ def test_of_two_plans_under_one_id_the_first_counts_and_the_second_process_sends
     # The second process looked before the first one wrote.
     monkeypatch.setattr(DecisionLog, "read", lambda _self: Decisions())
 
-    with pytest.raises(PlannedTwice, match="run it again to take up that plan"):
+    with pytest.raises(PlannedTwice, match="run it again to resume that plan"):
         letters.act(Act.REPLAY, "r1")
 
     monkeypatch.undo()

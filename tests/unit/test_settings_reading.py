@@ -136,9 +136,9 @@ def test_options_of_kafka_are_json_in_the_environment(monkeypatch, text, expecte
         ('{"sasl.password": ["hunter2"]}', "sasl.password must be text"),
         (
             '{"sasl.pasword": "hunter2"}',
-            "sasl.pasword is no option of the connection; did you mean sasl.password?",
+            "sasl.pasword is not a connection option; did you mean sasl.password?",
         ),
-        ('{"hunting": "hunter2"}', "hunting is no option of the connection; known are broker.address.family,"),
+        ('{"hunting": "hunter2"}', "hunting is not a connection option; known are broker.address.family,"),
         (
             '{"security.protocol": "hunter2"}',
             "security.protocol must be one of plaintext, ssl, sasl_plaintext, sasl_ssl",

@@ -185,7 +185,7 @@ def test_letters_are_counted_per_action():
 
 @pytest.mark.parametrize("value", [None, b"", b"{}", b"[]", b'{"version":2,"kind":"plan"}', b"\xff"])
 def test_a_foreign_record_among_the_decisions_stops_everything_and_is_named(value):
-    with pytest.raises(RecordInvalid, match="dlq-decisions offset 7 is no decision"):
+    with pytest.raises(RecordInvalid, match="dlq-decisions offset 7 is not a decision"):
         add_up([InputRecord("dlq-decisions", 0, 7, 0, None, value)])
 
 
