@@ -5,14 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from pipestream.errors import IdInvalid
 from pipestream.ids import check_graph_id
-
-if TYPE_CHECKING:
-    from pipestream.graph.model import Edge
-
 
 # Kafka's own rule; a name of dots alone would be a folder of the broker, and its own topics start with __.
 _KAFKA_NAME = re.compile(r"(?!\.{1,2}$)(?!__)[A-Za-z0-9._-]{1,249}", re.ASCII)
@@ -143,12 +138,3 @@ def parse_topic(topic: str) -> TopicName:
 def _of_node(kind: TopicKind, cluster_id: str, node_id: str) -> str:
     check_graph_id(cluster_id, "cluster id")
     return str(TopicName(kind, cluster_id, check_graph_id(node_id, "node id")))
-
-
-def edge_topic(edge: Edge, cluster_id: str) -> str:
-    """Return the topic a Kafka edge of a graph in ``cluster_id`` sends to."""
-    if edge.kafka_topic:
-        return edge.kafka_topic
-    if edge.is_cross_cluster:
-        return bridge_topic(edge.to_cluster_id, edge.to_node_id)
-    return node_topic(cluster_id, edge.to_node_id)

@@ -18,12 +18,13 @@ from pipestream.engine.emission import Emission, Outcome
 from pipestream.engine.follow import follow
 from pipestream.engine.process import Services, fail
 from pipestream.errors import DocumentMissing, IdInvalid, PipestreamError, RecordInvalid
+from pipestream.graph.flow import destination_of
 from pipestream.graph.model import Graph
 from pipestream.ids import check_key_part, derive_child_id, derive_stream_id
 from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.objects.store import ObjectStore
 from pipestream.settings import Settings
-from pipestream.topic_names import dead_letter_topic, edge_topic, intake_dead_letter_topic, node_topic
+from pipestream.topic_names import dead_letter_topic, intake_dead_letter_topic, node_topic
 from pipestream.wire import DocumentReference, PipeDoc, PipeStream
 
 
@@ -183,7 +184,7 @@ class ChunkProcessor:
             return
         if emission.outcome is Outcome.EDGE:
             assert emission.edge is not None
-            topic = edge_topic(emission.edge, self.graph.cluster_id)
+            topic = destination_of(emission.edge, self.graph).topic
         else:
             topic = node_topic(self.graph.cluster_id, emission.to_node_id)
         stream = emission.stream

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pipestream.engine.emission import Emission
 from pipestream.engine.process import Services, fail, process_node
 from pipestream.errors import PipestreamError, TerminalError, TransientError
-from pipestream.graph.flow import is_by_kafka
+from pipestream.graph.flow import destination_of
 from pipestream.graph.model import DeadLetterPolicy, Graph, Node
 from pipestream.settings import Settings
 from pipestream.wire import PipeStream
@@ -73,10 +73,8 @@ def follow(
 
 
 def is_fused(emission: Emission, graph: Graph) -> bool:
-    """Tell whether an emission stays in this task: it goes along a gRPC edge, and there is something to run."""
-    edge = emission.edge
-    # Documents rest in the topic of an end without a module, whatever their edge says: nowhere else are they kept.
-    return edge is not None and not is_by_kafka(edge) and not graph.node_by_id[edge.to_node_id].is_bare_end
+    """Tell whether an emission stays in this task."""
+    return emission.edge is not None and destination_of(emission.edge, graph).is_fused
 
 
 def _process_with_retries(

@@ -6,10 +6,11 @@ Everything that depends on topics (what to create, what to drain, in which order
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from pipestream.errors import SettingsInvalid
 from pipestream.graph.model import Datasource, Edge, Graph, Node, Transport
-from pipestream.topic_names import TopicKind, bridge_topic, edge_topic, intake_topic, node_topic
+from pipestream.topic_names import TopicKind, bridge_topic, intake_topic, node_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,52 @@ class DrainedTopic:
     datasource_id: str = ""
 
 
-def is_by_kafka(edge: Edge) -> bool:
-    """Whether an edge writes to a topic; the others are fused, or call a remote engine."""
-    return edge.is_cross_cluster or edge.transport is Transport.KAFKA
+class Way(Enum):
+    """How an edge hands a document over."""
+
+    NODE = "node"
+    """Through Kafka, to the topic of a node that drains it."""
+    REST = "rest"
+    """Through Kafka, to the topic of an end without a module: nobody drains it, documents rest there."""
+    BRIDGE = "bridge"
+    """Through Kafka, to the bridge topic of a node in another cluster."""
+    FUSED = "fused"
+    """Not through Kafka: the next node runs in the same task."""
+    ENGINE = "engine"
+    """Not through Kafka: the task calls the remote engine in which the next node lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where an edge writes."""
+
+    way: Way
+    topic: str = ""
+    """The topic that the document is written to; empty: it stays in the task."""
+    engine: str = ""
+    """The address of the remote engine that is called; empty: none is."""
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether the task continues with the next node itself."""
+        return not self.topic
+
+    def __str__(self) -> str:
+        return f"kafka {self.topic}" if self.topic else f"grpc {self.engine}" if self.engine else "fused"
+
+
+def destination_of(edge: Edge, graph: Graph) -> Destination:
+    """Return where an edge writes. Everything that draws, explains, creates topics or drains asks here."""
+    if edge.is_cross_cluster:
+        return Destination(Way.BRIDGE, bridge_topic(edge.to_cluster_id, edge.to_node_id))
+    node = graph.node_by_id[edge.to_node_id]
+    topic = edge.kafka_topic or node_topic(graph.cluster_id, edge.to_node_id)
+    if node.is_bare_end:
+        # Whatever the edge's transport: a document that ends is kept in a topic and nowhere else.
+        return Destination(Way.REST, topic)
+    if edge.transport is Transport.KAFKA:
+        return Destination(Way.NODE, topic)
+    return Destination(Way.ENGINE, engine=node.engine) if node.engine else Destination(Way.FUSED)
 
 
 def drained_topics(graph: Graph) -> list[DrainedTopic]:
@@ -39,13 +83,15 @@ def drained_topics(graph: Graph) -> list[DrainedTopic]:
         for source in graph.datasources
     ]
     written: dict[str, list[str]] = {}
+    fused: set[str] = set()
     for edge in graph.edges:
-        if is_by_kafka(edge) and not edge.is_cross_cluster:
+        destination = destination_of(edge, graph)
+        if destination.is_fused:
+            fused.add(edge.to_node_id)
+        elif destination.way is Way.NODE:
             topics = written.setdefault(edge.to_node_id, [])
-            topic = edge_topic(edge, graph.cluster_id)
-            if topic not in topics:
-                topics.append(topic)
-    fused = {edge.to_node_id for edge in graph.edges if not is_by_kafka(edge)}
+            if destination.topic not in topics:
+                topics.append(destination.topic)
     needed = {graph.happy_end, graph.error_end, *(fused - set(written))}
     for node in graph.nodes:
         if node.is_bare_end:
@@ -86,8 +132,7 @@ def fed_topics(graph: Graph) -> dict[str, tuple[str, ...]]:
             topics: dict[str, None] = {}
             for node_id in fused_with(graph, each.node_id):
                 for edge in graph.edges_from.get(node_id, ()):
-                    if is_by_kafka(edge) and not edge.is_cross_cluster:
-                        topics[edge_topic(edge, graph.cluster_id)] = None
+                    topics[destination_of(edge, graph).topic] = None
             if not graph.node_by_id[each.node_id].is_end:
                 # any document may end, well or badly, wherever its edges lead
                 topics.update(dict.fromkeys(ends))
@@ -101,7 +146,7 @@ def fused_with(graph: Graph, node_id: str) -> list[str]:
     waiting = [node_id]
     while waiting:
         for edge in graph.edges_from.get(waiting.pop(), ()):
-            if not is_by_kafka(edge) and edge.to_node_id not in reached:
+            if destination_of(edge, graph).is_fused and edge.to_node_id not in reached:
                 reached[edge.to_node_id] = None
                 waiting.append(edge.to_node_id)
     return list(reached)

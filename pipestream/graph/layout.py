@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipestream.graph.model import Graph, NodeType, Transport
+from pipestream.graph.flow import destination_of
+from pipestream.graph.model import Graph, NodeType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +69,7 @@ def links_of(graph: Graph) -> list[Link]:
             parts = [edge.condition, f"priority {edge.priority}" if edge.priority else ""]
             parts.append(f"at most {edge.max_hops} times" if edge.max_hops else "")
             end = f"{edge.to_cluster_id}:{edge.to_node_id}" if edge.is_cross_cluster else edge.to_node_id
-            fused = edge.transport is Transport.GRPC
+            fused = destination_of(edge, graph).is_fused
             links.append(Link(node.node_id, end, " · ".join(filter(None, [*parts, "gRPC" if fused else ""])), fused))
     return links
 

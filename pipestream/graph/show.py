@@ -9,7 +9,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from pipestream.graph.draw import to_mermaid, to_svg
-from pipestream.topic_names import edge_topic, intake_topic
+from pipestream.graph.flow import Destination, destination_of
+from pipestream.topic_names import intake_topic
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -43,15 +44,15 @@ def show_edges(graph: Graph) -> Table:
     table = Table("from", "to", "transport", "topic", "priority", "condition", "max hops", title=graph.graph_id)
     for node in graph.nodes:
         for edge in graph.edges_from[node.node_id]:
-            by_kafka = edge.transport.value == "kafka"
+            destination = destination_of(edge, graph)
             table.add_row(
                 *(
                     Text(cell)
                     for cell in (
                         edge.from_node_id,
                         _target(edge),
-                        edge.transport.value,
-                        edge_topic(edge, graph.cluster_id) if by_kafka else "",
+                        _transport(destination),
+                        destination.topic or destination.engine,
                         str(edge.priority),
                         edge.condition or "always",
                         str(edge.max_hops or ""),
@@ -68,17 +69,18 @@ def _show_node(graph: Graph, node_id: str, root: Tree, shown: set[str]) -> None:
         parent, edge, node_id = waiting.pop()
         node = None if edge is not None and edge.is_cross_cluster else graph.node_by_id[node_id]
         seen = node_id in shown
-        branch = parent.add(_describe(edge, node, seen=seen))
+        branch = parent.add(_describe(graph, edge, node, seen=seen))
         if node is not None and not seen:
             shown.add(node_id)
             following = graph.edges_from[node_id]
             waiting += [(branch, each, each.to_node_id) for each in reversed(following)]
 
 
-def _describe(edge: Edge | None, node: Node | None, *, seen: bool) -> Text:
+def _describe(graph: Graph, edge: Edge | None, node: Node | None, *, seen: bool) -> Text:
     parts: list[tuple[str, str]] = []
     if edge is not None:
-        parts.append((f"─{edge.transport.value}→", "magenta" if edge.transport.value == "grpc" else "blue"))
+        destination = destination_of(edge, graph)
+        parts.append((f"─{_transport(destination)}→", "magenta" if destination.is_fused else "blue"))
     if node is None:
         assert edge is not None
         parts.append((_target(edge), "yellow"))
@@ -90,6 +92,10 @@ def _describe(edge: Edge | None, node: Node | None, *, seen: bool) -> Text:
         parts.append((f"priority {edge.priority}" if edge.priority else "", "dim"))
         parts.append((f"at most {edge.max_hops} times" if edge.max_hops else "", "dim"))
     return _line(*parts)
+
+
+def _transport(destination: Destination) -> str:
+    return "grpc" if destination.is_fused else "kafka"
 
 
 def _target(edge: Edge) -> str:

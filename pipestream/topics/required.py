@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from pipestream.graph.flow import drained_topics, is_by_kafka, topic_targets
+from pipestream.graph.flow import Way, destination_of, drained_topics, topic_targets
 from pipestream.topic_names import (
     TopicKind,
     bridge_topic,
     dead_letter_topic,
-    edge_topic,
     intake_dead_letter_topic,
     intake_topic,
     node_topic,
@@ -75,20 +74,18 @@ def required_topics(graph: Graph, settings: Settings) -> list[TopicSpec]:
         )
         add(_dead_letters(intake_dead_letter_topic(source.datasource_id)))
     for edge in graph.edges:
-        if edge.is_cross_cluster:
-            name = edge_topic(edge, graph.cluster_id)
-            add(TopicSpec(name, settings.kafka_partitions, None, Purpose.BRIDGE_OUT))
-        elif is_by_kafka(edge):
+        destination = destination_of(edge, graph)
+        if destination.way is Way.BRIDGE:
+            add(TopicSpec(destination.topic, settings.kafka_partitions, None, Purpose.BRIDGE_OUT))
+        elif destination.topic:
             node = graph.node_by_id[edge.to_node_id]
             purpose = Purpose.OVERRIDE if edge.kafka_topic else Purpose.END if node.is_bare_end else Purpose.NODE
-            add(_of_node(edge_topic(edge, graph.cluster_id), node, purpose, settings))
+            add(_of_node(destination.topic, node, purpose, settings))
     for drained in drained_topics(graph):
         if drained.kind is TopicKind.NODE:
             add(_of_node(drained.topic, graph.node_by_id[drained.node_id], Purpose.NODE, settings))
-    # Whatever their edges say, documents reach an end without a module by Kafka: they rest in its topic.
-    ends = {graph.happy_end, graph.error_end, *(e.to_node_id for e in graph.edges if not is_by_kafka(e))}
     for node in graph.nodes:
-        if node.is_bare_end and node.node_id in ends:
+        if node.is_bare_end and node.node_id in (graph.happy_end, graph.error_end):
             add(_of_node(node_topic(graph.cluster_id, node.node_id), node, Purpose.END, settings))
         if node.is_bridged and not node.is_bare_end:
             add(_of_node(bridge_topic(graph.cluster_id, node.node_id), node, Purpose.BRIDGE_IN, settings))

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipestream.graph.diff import diff_graphs
-from pipestream.graph.flow import topic_targets
+from pipestream.graph.flow import destination_of, topic_targets
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import check_graph, check_graph_text
 from pipestream.graph.model import Transport
@@ -25,7 +25,7 @@ from pipestream.graph.schema import json_schema
 from pipestream.graph.show import to_mermaid, to_svg
 from pipestream.graph.write import to_yaml
 from pipestream.settings import Settings
-from pipestream.topic_names import TopicKind, edge_topic, node_topic
+from pipestream.topic_names import TopicKind, node_topic
 from pipestream.topics.required import required_topics
 from pipestream_testing.graphs import CLUSTER, GraphMaker
 
@@ -115,7 +115,7 @@ def test_every_topic_that_a_drain_reads_or_writes_is_required(graph):
     required = {spec.name for spec in required_topics(graph, Settings())}
 
     assert required >= {step.topic for step in drain_order(graph, 2)}
-    assert required >= {edge_topic(edge, CLUSTER) for edge in graph.edges if edge.transport is Transport.KAFKA}
+    assert required >= {destination_of(edge, graph).topic for edge in graph.edges} - {""}
 
 
 def written_by(graph, node_id):
@@ -128,7 +128,7 @@ def written_by(graph, node_id):
         for edge in graph.edges:
             if edge.from_node_id == node.node_id and not edge.is_cross_cluster:
                 if edge.transport is Transport.KAFKA:
-                    topics.add(edge_topic(edge, CLUSTER))
+                    topics.add(edge.kafka_topic or node_topic(CLUSTER, edge.to_node_id))
                 elif edge.to_node_id not in seen:
                     seen.add(edge.to_node_id)
                     waiting.append(edge.to_node_id)
