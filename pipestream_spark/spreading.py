@@ -14,10 +14,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipestream import faults
+from pipestream.arrow import to_table
 from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.errors import SettingsInvalid, TasksFailed
 from pipestream.settings import CONFIG_VARIABLE, config_file, load_settings
 from pipestream_spark.session import session_builder
+
+_ANSWER = pa.schema([pa.field("outcome", pa.string())])
 
 
 class SparkSpread:
@@ -89,7 +92,7 @@ def _drain_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     for batch in batches:
         for text in batch.column("task").to_pylist():
             outcomes = _drain_here(RangeTask.from_json(text))
-            yield pa.RecordBatch.from_pydict({"outcome": [outcome.to_json() for outcome in outcomes]})
+            yield from to_table([{"outcome": outcome.to_json()} for outcome in outcomes], _ANSWER).to_batches()
 
 
 def _drain_here(task: RangeTask) -> list[RangeOutcome]:

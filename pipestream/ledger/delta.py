@@ -14,6 +14,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from pipestream.arrow import from_stream, to_rows
 from pipestream.errors import StoreUnavailable
 from pipestream.settings import Settings
 
@@ -73,20 +74,19 @@ def append(table: DeltaTable, rows: pa.Table, versions: dict[str, int]) -> None:
         write_deltalake(table, rows, mode="append", commit_properties=CommitProperties(app_transactions=transactions))
 
 
-def read(table: DeltaTable | None, predicate: str | None, columns: list[str] | None = None) -> pa.Table:
-    """Return the rows that a predicate holds for; no table has no rows."""
-    if table is None:
-        return pa.table({})
+def read(table: DeltaTable, predicate: str | None, columns: list[str] | None = None) -> pa.Table:
+    """Return the rows that a predicate holds for."""
     # Not to_pyarrow_table(): its scanner's threads outlive it, and two of three processes that
     # used it aborted when the interpreter exited.
     with explained():
-        return pa.table(table.scan(columns=columns, predicate=predicate).read_all())
+        return from_stream(table.scan(columns=columns, predicate=predicate))
 
 
 def rows(table: DeltaTable | None, predicate: str | None) -> list[dict[str, Any]]:
-    """Return the rows that a predicate holds for, as dictionaries."""
-    found: list[dict[str, Any]] = read(table, predicate).to_pylist()
-    return found
+    """Return the rows that a predicate holds for, as dictionaries; no table has no rows."""
+    if table is None:
+        return []
+    return to_rows(read(table, predicate))
 
 
 def all_hold(*, since: tuple[str, datetime] | None = None, **wanted: str | None) -> str | None:

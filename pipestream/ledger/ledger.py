@@ -18,6 +18,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
+from pipestream.arrow import to_table
 from pipestream.errors import LedgerBusy, LedgerConflict
 from pipestream.ledger import plan_store, tables
 from pipestream.ledger.delta import TRIES, Place, all_hold, read, rows
@@ -81,11 +82,11 @@ class Ledger:
     def partitions(self, *, lane: str | None = None, topic: str | None = None) -> list[tuple[str, str, int]]:
         """Return the lane, topic and partition of every entry, each once."""
         columns = ["lane", "topic", "partition"]
-        found = read(self._place.find(ENTRIES), all_hold(lane=lane, topic=topic), columns)
-        if not found.num_rows:
+        table = self._place.find(ENTRIES)
+        if table is None:
             return []
-        distinct = found.group_by(columns, use_threads=False).aggregate([]).to_pylist()
-        return sorted((row["lane"], row["topic"], row["partition"]) for row in distinct)
+        found = read(table, all_hold(lane=lane, topic=topic), columns)
+        return sorted(set(zip(*(column.to_pylist() for column in found.columns), strict=True)))
 
     def is_same_topic(self, lane: str, topic: str, topic_id: str) -> bool:
         """Tell whether the topic is the one the lane's heads belong to, not another made under its name."""
@@ -165,7 +166,7 @@ class Ledger:
         """Return columns of all entries, for programs that take Arrow."""
         found = self._place.find(ENTRIES)
         schema = pa.schema([tables.ENTRIES.field(name) for name in columns])
-        return read(found, None, columns).cast(schema) if found else schema.empty_table()
+        return read(found, None, columns).cast(schema) if found else to_table([], schema)
 
     def plans(self, *, lane: str | None = None, topic: str | None = None, run_id: str | None = None) -> list[Plan]:
         """Return plans, oldest first."""

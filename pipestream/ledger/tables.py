@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pipestream.arrow import to_table
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger.entries import Entry, EntryKind, HeadMove, Plan, Tally
 
@@ -60,7 +61,7 @@ def plan_rows(plan: Plan) -> pa.Table:
     """Return a plan as one row per range."""
     shared = {name: getattr(plan, name) for name in PLANS.names if name not in {"partition", "start", "end"}}
     rows = [{**shared, "partition": r.partition, "start": r.start, "end": r.end} for r in plan.ranges]
-    return pa.Table.from_pylist(rows, schema=PLANS)
+    return to_table(rows, PLANS)
 
 
 def plan_from_rows(rows: Sequence[dict[str, Any]]) -> Plan:
@@ -73,7 +74,7 @@ def plan_from_rows(rows: Sequence[dict[str, Any]]) -> Plan:
 
 def entry_rows(entries: Sequence[Entry]) -> pa.Table:
     """Return entries as rows."""
-    return pa.Table.from_pylist([_entry_row(entry) for entry in entries], schema=ENTRIES)
+    return to_table([_entry_row(entry) for entry in entries], ENTRIES)
 
 
 def entry_from_row(row: dict[str, Any]) -> Entry:
@@ -109,7 +110,7 @@ def _entry_row(entry: Entry) -> dict[str, Any]:
         "holder": entry.holder,
         "token": entry.token,
         "records": None if tally is None else tally.records,
-        "documents_out": None if tally is None else sorted(tally.documents_out.items()),
+        "documents_out": None if tally is None else tally.documents_out,
         "dead_letters": None if tally is None else tally.dead_letters,
         "seconds": entry.seconds,
         "entered_at": entry.entered_at,
