@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from pipestream.errors import CatalogueUnavailable, SettingsInvalid
+from pipestream.errors import DatabaseRefused, DatabaseUnavailable, SettingsInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,8 +64,8 @@ class Database:
         It is done again after a serialization failure, and once more when a connection that was open before
         turns out to be broken, even if only the answer to the commit was lost: work must bear repeating.
 
-        :raises CatalogueUnavailable: PostgreSQL did not answer in time, or could not do it now.
-        :raises SettingsInvalid: PostgreSQL refuses the statements.
+        :raises DatabaseUnavailable: PostgreSQL did not answer in time, or could not do it now.
+        :raises DatabaseRefused: PostgreSQL refuses the statements.
         """
         with self._lock, self._explain_errors():
             fresh = self._connection is None
@@ -80,7 +80,7 @@ class Database:
     def connection(self) -> Iterator[Connection]:
         """Give a connection of the caller's own, with autocommit on, for work that takes long.
 
-        :raises CatalogueUnavailable: PostgreSQL did not answer in time.
+        :raises DatabaseUnavailable: PostgreSQL did not answer in time.
         """
         with self._explain_errors():
             connection = self._connect()
@@ -168,9 +168,9 @@ class Database:
         try:
             yield
         except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError) as error:
-            raise CatalogueUnavailable(f"PostgreSQL does not answer: {self._redact(error)}") from None
+            raise DatabaseUnavailable(f"PostgreSQL does not answer: {self._redact(error)}") from None
         except psycopg.Error as error:
-            raise SettingsInvalid(
+            raise DatabaseRefused(
                 f"PostgreSQL refuses our tables: {self._redact(error)}; postgres_dsn must name a "
                 f"database of this product's own and a role that may create tables in it"
             ) from None

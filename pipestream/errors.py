@@ -1,63 +1,96 @@
 """Every error this package raises on purpose, as a tree.
 
-Those of one part only are defined beside what they are about; their module stands in brackets.
+An error in square brackets is defined in that module, next to what it is about. The word in round brackets says what
+the error concerns (``PipestreamError.concerns``); without one it is the run.
 
 * PipestreamError
   - TransientError            a retry of the same work may succeed
-    - LeaseUnavailable        another holder has the slot
-    - LeaseLost               the slot was ours and no longer is
+    - Overtaken               another run has taken over what this one worked on (range)
+      - LeaseLost             the slot was ours and no longer is (range)
+      - ProducerFenced        a newer producer writes under the same transactional id (range)
+    - LeaseUnavailable        another holder has the slot (range)
     - LeaseStoreUnavailable   Consul did not answer
-    - BrokerUnavailable       no Kafka broker answered
-    - StoreUnavailable        the object store did not answer
+    - BrokerUnavailable       no Kafka broker answered (range)
+    - StoreUnavailable        the object store did not answer (range)
     - LedgerBusy              others wrote to the ledger at the same moment, so it was left as it was
-    - CatalogueUnavailable    PostgreSQL did not answer
-    - ModuleUnavailable       a module could not be reached, or ran out of time
+    - DatabaseUnavailable     PostgreSQL did not answer
+    - ModuleUnavailable       a module could not be reached, or ran out of time (record)
     - TasksFailed             Spark gave up on the tasks of a run, or they were cancelled
     - PlannedTwice            another process planned the same action first [dead_letters.decisions]
     - InjectedFault           a test asked for it [faults]
   - TerminalError             a retry of the same work cannot succeed
-    - SettingsInvalid         a setting, or what a command was told, cannot be used
+    - SettingsInvalid         a setting has a value that cannot be used
     - ExtraMissing            a part is used whose libraries are not installed
+    - RequestInvalid          a command or a call asks for something that cannot be
+      - BackfillInvalid       a backfill does [drain.backfill]
     - GraphInvalid            a graph breaks a rule; it lists every problem
-    - IdInvalid               an id that cannot become a topic, a key or a path
-    - LedgerConflict          another run entered an overlapping range first
-    - OffsetsExpired          Kafka deleted offsets that are to be read
-    - TopicRewound            the ledger is ahead of the topic
-      - TopicReplaced         the topic was deleted and made again
+    - IdInvalid               an id that cannot become a topic, a key or a path (record)
+    - ConnectorInvalid        there is no such connector, or its options cannot be used
+    - SourceUnreadable        a connector's source as a whole cannot be read
+    - DatabaseRefused         PostgreSQL answers, and will not do what is asked
+    - LeaseStoreRefused       Consul answers, and will not do what is asked
+    - DesiredStateInvalid     what a lease store holds as the desired state of a topic is something else
+    - LedgerConflict          another run entered an overlapping range first (range)
+    - OffsetsExpired          Kafka deleted offsets that are to be read (range)
+    - TopicRewound            the ledger is ahead of the topic (range)
+      - TopicReplaced         the topic was deleted and made again (range)
     - TopicMissing            a topic the graph needs is not on the broker
-    - BrokerRefused           Kafka answers, and will not do what is asked
-    - RangeMostlyFailing      most of a range fails, so the run stops before it fills the dead letters
+    - BrokerRefused           Kafka answers, and will not do what is asked (range)
+    - RangeMostlyFailing      most of a range fails, so the run stops before it fills the dead letters (range)
     - StackError              a local server could not be found, started or stopped
       - AbandonedError        it was given up because another one failed [local.starter]
-    - RecordTooLarge          Kafka refuses an output for its size
-    - ProcessDied             processes died again and again while they worked on a document
-    - RecordInvalid           a record is not a PipeStream, or lacks what a node needs
-    - DocumentMissing         a reference names an object that is not there
-    - ConditionError          an edge's condition failed on a document
-    - MappingError            a mapping could not be applied to a document
-    - ModuleFailed            a module answered with an error
-    - HopsExceeded            a document went round more often than the graph allows
+    - RecordTooLarge          Kafka refuses an output for its size (record)
+    - ProcessDied             processes died again and again while they worked on a document (record)
+    - RecordInvalid           a record is not a PipeStream, or lacks what a node needs (record)
+    - DocumentMissing         a reference names an object that is not there (record)
+    - ConditionError          an edge's condition failed on a document (record)
+    - MappingError            a mapping could not be applied to a document (record)
+    - ModuleFailed            a module answered with an error (record)
+    - HopsExceeded            a document went round more often than the graph allows (record)
     - StartUnknown            a group's offsets do not say where to start [offsets.start]
-    - BackfillInvalid         a backfill asks for something that cannot be [drain.backfill]
     - VersionMissing          there is no such version of a graph [graph.versions_model]
     - LetterMissing           no dead letter lies at the place that an id names [dead_letters.browse]
     - NoWayBack               no topic leads to the node a dead letter failed at [dead_letters.destinations]
     - ActionConflict          an action's id was used before for something else [dead_letters.decisions]
-  - RangeFailed               a task could not finish its range; its cause says which of both [drain.range_task]
-  - DeadLettersOff            a document failed at a node without dead letters; as its cause [drain.range_task]
+  - RangeFailed               a task could not finish its range; its cause says which of both [drain.range_task] (range)
+  - DeadLettersOff            a document failed at a node without dead letters [drain.range_task] (range)
 
 Airflow retries a task on TransientError and fails it at once on TerminalError.
 A record that fails goes to the dead letters (or to the graph's error-end), never to a retry of the whole range.
+
+Names of errors are kept in the headers of dead letters. Whoever renames one adds it to ``RENAMED``.
 """
 
 from __future__ import annotations
 
 import copyreg
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+RENAMED = {"CatalogueUnavailable": "DatabaseUnavailable"}
+"""Names that errors had before, as older dead letters have them, and the names they have now."""
+
+
+class Concern(StrEnum):
+    """How much an error affects."""
+
+    RECORD = "record"
+    """One record, or the document in it: it becomes a dead letter, and the others are processed."""
+    RANGE = "range"
+    """One range: its task stops there, and other ranges are drained."""
+    RUN = "run"
+    """The whole run, or command: nothing of it can continue."""
+
+
+def names_of(error_name: str) -> set[str]:
+    """Return all names under which an error is or was known, the given one among them."""
+    now = RENAMED.get(error_name, error_name)
+    return {error_name, now, *(old for old, new in RENAMED.items() if new == now)}
 
 
 class PipestreamError(Exception):
@@ -65,6 +98,8 @@ class PipestreamError(Exception):
 
     transient: bool = False
     """Whether a retry of the same work may succeed."""
+    concerns: Concern = Concern.RUN
+    """How much it affects."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Spark sends executor errors home by pickle, whose default passes the message alone
@@ -90,8 +125,16 @@ class TerminalError(PipestreamError):
     """A retry of the same work cannot succeed."""
 
 
+class Overtaken(TransientError):
+    """Another run has taken over what this one worked on, which writes nothing more."""
+
+    concerns = Concern.RANGE
+
+
 class LeaseUnavailable(TransientError):
     """Another holder has the lease on a topic's slot."""
+
+    concerns = Concern.RANGE
 
     def __init__(self, topic: str, slot: int, holder: str) -> None:
         self.topic = topic
@@ -100,16 +143,22 @@ class LeaseUnavailable(TransientError):
         super().__init__(f"{topic} slot {slot} is leased by {holder}; it is free again when that run ends")
 
 
-class LeaseLost(TransientError):
+class LeaseLost(Overtaken):
     """The lease on a topic's slot was ours and no longer is."""
 
-    def __init__(self, topic: str, slot: int | None, reason: str) -> None:
-        """:param slot: unknown to those who only hear from Kafka that another has taken over."""
+    def __init__(self, topic: str, slot: int, reason: str) -> None:
         self.topic = topic
         self.slot = slot
         self.reason = reason
-        place = topic if slot is None else f"{topic} slot {slot}"
-        super().__init__(f"{place}: the lease was lost ({reason}); the run stops here, run it again")
+        super().__init__(f"{topic} slot {slot}: the lease was lost ({reason}); the run stops here, run it again")
+
+
+class ProducerFenced(Overtaken):
+    """A newer producer has started under the same transactional id, so Kafka takes nothing more from this one."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        super().__init__(f"{topic}: a newer run took over and fenced this one; it stops here, run it again")
 
 
 class LeaseStoreUnavailable(TransientError):
@@ -119,9 +168,13 @@ class LeaseStoreUnavailable(TransientError):
 class BrokerUnavailable(TransientError):
     """No Kafka broker answered within the timeout."""
 
+    concerns = Concern.RANGE
+
 
 class StoreUnavailable(TransientError):
     """The object store did not answer, or not in time."""
+
+    concerns = Concern.RANGE
 
 
 class LedgerBusy(TransientError):
@@ -132,12 +185,14 @@ class LedgerBusy(TransientError):
         super().__init__(f"the ledger was changed by others meanwhile: {reason}; run again")
 
 
-class CatalogueUnavailable(TransientError):
+class DatabaseUnavailable(TransientError):
     """PostgreSQL did not answer, or not in time."""
 
 
 class ModuleUnavailable(TransientError):
     """A module could not be reached, or ran out of time."""
+
+    concerns = Concern.RECORD
 
 
 class TasksFailed(TransientError):
@@ -168,6 +223,30 @@ class ExtraMissing(TerminalError):
         super().__init__(f'{module} is not installed; install it with: pip install "pipestream-airflow[{extra}]"')
 
 
+class RequestInvalid(TerminalError):
+    """A command or a call asks for something that cannot be: a topic that the graph does not drain, a missing file."""
+
+
+class ConnectorInvalid(TerminalError):
+    """There is no connector of this kind, or its options cannot be used."""
+
+
+class SourceUnreadable(TerminalError):
+    """A connector's source as a whole cannot be read."""
+
+
+class DatabaseRefused(TerminalError):
+    """PostgreSQL answers, and will not do what is asked."""
+
+
+class LeaseStoreRefused(TerminalError):
+    """Consul answers, and will not do what is asked: the token, or the way to reach it, is not right."""
+
+
+class DesiredStateInvalid(TerminalError):
+    """What a lease store holds as the desired state of a topic is something else."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing wrong with a graph, and where."""
@@ -195,9 +274,13 @@ class GraphInvalid(TerminalError):
 class IdInvalid(TerminalError):
     """An id cannot become part of a topic, a key or a path."""
 
+    concerns = Concern.RECORD
+
 
 class LedgerConflict(TerminalError):
     """Another run entered an overlapping range first."""
+
+    concerns = Concern.RANGE
 
 
 def _rebaseline(topic: str) -> str:
@@ -206,6 +289,8 @@ def _rebaseline(topic: str) -> str:
 
 class OffsetsExpired(TerminalError):
     """Kafka no longer holds offsets that are to be read."""
+
+    concerns = Concern.RANGE
 
     def __init__(self, topic: str, partition: int, start: int, earliest: int, way_out: str = "") -> None:
         """:param way_out: what to do for those who do not read at the ledger's live heads."""
@@ -225,6 +310,8 @@ class OffsetsExpired(TerminalError):
 
 class TopicRewound(TerminalError):
     """The ledger is ahead of the topic, so the topic was truncated or made again."""
+
+    concerns = Concern.RANGE
 
     def __init__(self, topic: str, partition: int, head: int, high: int) -> None:
         self.topic = topic
@@ -259,9 +346,13 @@ class TopicMissing(TerminalError):
 class BrokerRefused(TerminalError):
     """Kafka answers, and will not do what is asked: it is not allowed, or not possible as it is asked."""
 
+    concerns = Concern.RANGE
+
 
 class RangeMostlyFailing(TerminalError):
     """Most records of a range fail, so the cause is not the records."""
+
+    concerns = Concern.RANGE
 
     def __init__(self, ranges: str, failed: int, seen: int, example: str) -> None:
         self.ranges = ranges
@@ -282,6 +373,8 @@ class StackError(TerminalError):
 class RecordTooLarge(TerminalError):
     """Kafka refuses an output for its size, even compressed and in a batch of its own."""
 
+    concerns = Concern.RECORD
+
     def __init__(self, drained: str, topic: str, size_bytes: int, limit_bytes: int, index: int) -> None:
         self.drained = drained
         self.topic = topic
@@ -297,6 +390,8 @@ class RecordTooLarge(TerminalError):
 
 class ProcessDied(TerminalError):
     """Processes died again and again while they worked on a document, so it is not tried any more."""
+
+    concerns = Concern.RECORD
 
     def __init__(self, node_ids: Sequence[str], deaths: int) -> None:
         self.node_ids = tuple(node_ids)
@@ -314,13 +409,19 @@ class ProcessDied(TerminalError):
 class RecordInvalid(TerminalError):
     """A record is not a PipeStream, or lacks what a node needs."""
 
+    concerns = Concern.RECORD
+
 
 class DocumentMissing(TerminalError):
     """A reference names an object that is not in the store."""
 
+    concerns = Concern.RECORD
+
 
 class ConditionError(TerminalError):
     """An edge's condition failed on a document."""
+
+    concerns = Concern.RECORD
 
     def __init__(self, edge_id: str, reason: str) -> None:
         self.edge_id = edge_id
@@ -331,10 +432,16 @@ class ConditionError(TerminalError):
 class MappingError(TerminalError):
     """A mapping could not be applied to a document."""
 
+    concerns = Concern.RECORD
+
 
 class ModuleFailed(TerminalError):
     """A module answered with an error, or raised one."""
 
+    concerns = Concern.RECORD
+
 
 class HopsExceeded(TerminalError):
     """A document went round more often than the graph allows."""
+
+    concerns = Concern.RECORD

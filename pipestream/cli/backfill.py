@@ -99,9 +99,9 @@ def backfill(
 def _graphs_on(graphs: list[Graph], topic: str | None, datasource: str | None) -> tuple[str, list[Graph]]:
     """Return the topic, and the graphs that drain it.
 
-    :raises SettingsInvalid: none of them does.
+    :raises RequestInvalid: none of them does.
     """
-    from pipestream.errors import SettingsInvalid
+    from pipestream.errors import RequestInvalid
     from pipestream.topic_names import intake_topic
     from pipestream.topics.required import leased_topics
 
@@ -111,11 +111,11 @@ def _graphs_on(graphs: list[Graph], topic: str | None, datasource: str | None) -
         places = ", ".join(graph.graph_id for graph in graphs) or "none"
         if datasource:
             known = sorted({source for graph in graphs for source in graph.datasource_by_id})
-            raise SettingsInvalid(
+            raise RequestInvalid(
                 f"no graph has a datasource {datasource!r} (graphs: {places}); there are: {', '.join(known) or 'none'}"
             )
         known = sorted({drained for graph in graphs for drained in leased_topics(graph)})
-        raise SettingsInvalid(f"no graph drains {name} (graphs: {places}); drained are: {', '.join(known) or 'none'}")
+        raise RequestInvalid(f"no graph drains {name} (graphs: {places}); drained are: {', '.join(known) or 'none'}")
     return name, found
 
 

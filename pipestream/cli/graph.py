@@ -129,13 +129,13 @@ def explain(
     Modules are not run, so every condition sees the document as it is before any of them. To see the way behind a
     module, give a document as the module leaves it, and with --at the node that it goes to.
     """
-    from pipestream.errors import SettingsInvalid
+    from pipestream.errors import RequestInvalid
     from pipestream.graph.load import load_graph
     from pipestream.routing.explain import explain as explain_route
 
     graph = load_graph(file)
     if at and at not in graph.node_by_id:
-        raise SettingsInvalid(f"graph {graph.graph_id} has no node {at!r}; it has: {', '.join(graph.node_by_id)}")
+        raise RequestInvalid(f"graph {graph.graph_id} has no node {at!r}; it has: {', '.join(graph.node_by_id)}")
     explanation = explain_route(graph, _read_document(document), engine=read_settings().cel_engine, start_node_id=at)
     if json:
         emit_json(explanation)
@@ -171,14 +171,14 @@ def import_message(
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to a file, not to stdout.")] = None,
 ) -> None:
     """Write the graph file of the wire's PipelineGraph message, as `graph export` or another program made it."""
-    from pipestream.errors import SettingsInvalid
+    from pipestream.errors import RequestInvalid
     from pipestream.graph.proto import from_binary, from_json
     from pipestream.graph.write import to_yaml
 
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise SettingsInvalid(f"{file} cannot be read: {error.strerror}") from error
+        raise RequestInvalid(f"{file} cannot be read: {error.strerror}") from error
     # No message in binary begins with a brace: that would be the 15th field, which a graph does not have as a group.
     read = from_json if file.suffix == ".json" or data.startswith(b"{") else from_binary
     text = to_yaml(read(data, source=str(file)))
@@ -234,9 +234,9 @@ def _read_document(file: Path) -> PipeDoc:
 
 
 def _write(file: Path, data: bytes) -> None:
-    from pipestream.errors import SettingsInvalid
+    from pipestream.errors import RequestInvalid
 
     try:
         file.write_bytes(data)
     except OSError as error:
-        raise SettingsInvalid(f"{file} cannot be written: {error.strerror}") from error
+        raise RequestInvalid(f"{file} cannot be written: {error.strerror}") from error

@@ -103,7 +103,7 @@ def set_desired(
     json: JsonOption = False,
 ) -> None:
     """Say what is wanted of a topic, or of a whole graph. Runs obey from their next start on, and between slots."""
-    from pipestream.errors import SettingsInvalid
+    from pipestream.errors import RequestInvalid, SettingsInvalid
     from pipestream.leases import open_lease_store
 
     if started is None and replicas is None:
@@ -119,7 +119,7 @@ def set_desired(
         for name in [topic] if topic else _topics_of(graph):
             if name not in registered:
                 known = ", ".join(registered) or "none"
-                raise SettingsInvalid(f"{name} is not registered; apply its graph first. Registered: {known}")
+                raise RequestInvalid(f"{name} is not registered; apply its graph first. Registered: {known}")
             state = store.desired(name)
             state = replace(
                 state,

@@ -33,14 +33,14 @@ from pipestream.cli import (
 from pipestream.cli.output import console
 from pipestream.errors import (
     BrokerUnavailable,
-    CatalogueUnavailable,
+    DatabaseUnavailable,
     LeaseStoreUnavailable,
     PipestreamError,
 )
 
 _SERVER_SETTINGS: dict[type[PipestreamError], str] = {
     BrokerUnavailable: "KAFKA_BOOTSTRAP",
-    CatalogueUnavailable: "POSTGRES_DSN",
+    DatabaseUnavailable: "POSTGRES_DSN",
     LeaseStoreUnavailable: "CONSUL_ADDRESS",
 }
 

@@ -31,14 +31,14 @@ def samples(
 
     The broken ones become dead letters in the sample graph. Files of the same names are overwritten, others stay.
     """
-    from pipestream.errors import SettingsInvalid
+    from pipestream.errors import RequestInvalid
     from pipestream.samples.generate import SAMPLES, write_sample_documents
 
     target = read_settings().sources_folder / SAMPLES if folder is None else folder
     try:
         report = write_sample_documents(target, count, seed)
     except OSError as error:
-        raise SettingsInvalid(f"{error.filename or target} cannot be written: {error.strerror}") from error
+        raise RequestInvalid(f"{error.filename or target} cannot be written: {error.strerror}") from error
     if json:
         emit_json(report)
         return

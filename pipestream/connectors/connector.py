@@ -25,5 +25,5 @@ class Connector(Protocol):
     def documents(self) -> Iterator[PipeDoc | Unreadable]:
         """Yield what is at the source, one by one.
 
-        :raises SettingsInvalid: the source as a whole cannot be read.
+        :raises SourceUnreadable: the source as a whole cannot be read.
         """

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from pipestream.connectors.connector import Unreadable
 from pipestream.connectors.media import media_type
-from pipestream.errors import SettingsInvalid
+from pipestream.errors import ConnectorInvalid, SourceUnreadable
 from pipestream.gen.ai.pipestream.data.v1 import pipeline_core_types_pb2 as wire
 from pipestream.wire import PipeDoc
 
@@ -49,24 +49,24 @@ class FolderConnector:
     def from_options(cls, options: Mapping[str, Any], sources_folder: Path) -> FolderConnector:
         """Make a connector from what a graph says; a relative path starts from ``sources_folder``.
 
-        :raises SettingsInvalid: an option is missing, unknown or of the wrong type.
+        :raises ConnectorInvalid: an option is missing, unknown or of the wrong type.
         """
         if unknown := sorted(set(options) - _OPTIONS):
-            raise SettingsInvalid(
+            raise ConnectorInvalid(
                 f"folder connector: unknown option {', '.join(unknown)}; it has {', '.join(sorted(_OPTIONS))}"
             )
         expected = {"path": str, "pattern": str, "recursive": bool, "max_bytes": int}
         for name, value in options.items():
             if type(value) is not expected[name]:
-                raise SettingsInvalid(f"folder connector: {name} must be {expected[name].__name__}, not {value!r}")
+                raise ConnectorInvalid(f"folder connector: {name} must be {expected[name].__name__}, not {value!r}")
         if not options.get("path"):
-            raise SettingsInvalid("folder connector: path is missing; name the folder of the documents")
+            raise ConnectorInvalid("folder connector: path is missing; name the folder of the documents")
         return cls(**{**options, "path": sources_folder / options["path"]})
 
     def documents(self) -> Iterator[PipeDoc | Unreadable]:
         root = self.path.resolve()
         if not root.is_dir():
-            raise SettingsInvalid(f"folder connector: {self.path} is not a folder; make it or correct the path")
+            raise SourceUnreadable(f"folder connector: {self.path} is not a folder; make it or correct the path")
         for file in self._files(root):
             relative = file.relative_to(root).as_posix()
             try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pipestream.connectors.connector import Unreadable
 from pipestream.connectors.registry import make_connector
 from pipestream.documents.repository import Repository
-from pipestream.errors import SettingsInvalid
+from pipestream.errors import RequestInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,12 +43,12 @@ class IngestReport:
 def find_datasource(graph: Graph, datasource_id: str) -> Datasource:
     """Return a datasource of a graph.
 
-    :raises SettingsInvalid: it has none of that id.
+    :raises RequestInvalid: it has none of that id.
     """
     found = graph.datasource_by_id.get(datasource_id)
     if found is None:
         known = ", ".join(sorted(graph.datasource_by_id)) or "none"
-        raise SettingsInvalid(f"graph {graph.graph_id} has no datasource {datasource_id!r}; it has: {known}")
+        raise RequestInvalid(f"graph {graph.graph_id} has no datasource {datasource_id!r}; it has: {known}")
     return found
 
 
@@ -66,13 +66,15 @@ def ingest(
 
     :param force: publish also documents that are unchanged and published already.
     :param progress: called now and then with the report so far.
-    :raises SettingsInvalid: there is no connector, or its source as a whole cannot be read.
+    :raises RequestInvalid: the datasource has no connector.
+    :raises ConnectorInvalid: its connector cannot be made.
+    :raises SourceUnreadable: its source as a whole cannot be read.
     :raises TopicMissing: the datasource has no intake topic: apply its graph first.
     :raises TransientError: a server did not answer; run it again, it takes up where it was.
     """
     if connector is None:
         if datasource.connector is None:
-            raise SettingsInvalid(
+            raise RequestInvalid(
                 f"datasource {datasource.datasource_id} has no connector; add one to the graph, or name a folder"
             )
         connector = make_connector(datasource.connector, settings.sources_folder)

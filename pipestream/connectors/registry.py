@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipestream.connectors.folder import FolderConnector
-from pipestream.errors import SettingsInvalid
+from pipestream.errors import ConnectorInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,17 +22,17 @@ def make_connector(spec: ConnectorSpec, sources_folder: Path) -> Connector:
     """Return the connector that a datasource of the graph asks for.
 
     :param sources_folder: what a relative path starts from, whichever folder the process runs in.
-    :raises SettingsInvalid: there is no such kind, or its options cannot be used.
+    :raises ConnectorInvalid: there is no such kind, or its options cannot be used.
     """
     make = KINDS.get(spec.kind)
     if make is None:
-        raise SettingsInvalid(f"there is no connector {spec.kind!r}; there are: {', '.join(sorted(KINDS))}")
+        raise ConnectorInvalid(f"there is no connector {spec.kind!r}; there are: {', '.join(sorted(KINDS))}")
     return make(spec.options, sources_folder)
 
 
 def check_connector(spec: ConnectorSpec) -> None:
     """Refuse a connector that cannot be made, wherever its documents are.
 
-    :raises SettingsInvalid: there is no such kind, or its options cannot be used.
+    :raises ConnectorInvalid: there is no such kind, or its options cannot be used.
     """
     make_connector(spec, Path())

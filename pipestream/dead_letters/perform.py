@@ -54,7 +54,7 @@ def run_action(
     :param broker: another to act on than the one of the settings; a model of one, in tests.
     :raises ActionConflict: the id was used for another action.
     :raises PlannedTwice: another process planned under the same id at the same moment, and came first.
-    :raises LeaseLost: another action has taken over a partition; this one may be repeated under its id.
+    :raises ProducerFenced: another action has taken over a partition; this one may be repeated under its id.
     """
     broker = broker or KafkaLetterBroker(settings)
     broker.log.ensure()

@@ -9,14 +9,16 @@ from fnmatch import fnmatchcase
 from typing import Any, Self
 
 from pipestream.dead_letters.letter import DeadLetter, LetterId
+from pipestream.errors import names_of
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Filters that all must hold; one that is empty holds for every letter.
 
-    Nodes and error kinds are patterns with ``*``, ``?`` and ``[…]``, case-sensitive. Times are those of the
-    last failure, ``since`` included and ``until`` not; both must know their time zone.
+    Nodes and error kinds are patterns with ``*``, ``?`` and ``[…]``, case-sensitive. An error kind that was
+    renamed is found under each of its names. Times are those of the last failure, ``since`` included and ``until``
+    not; both must know their time zone.
     """
 
     nodes: tuple[str, ...] = ()
@@ -33,7 +35,7 @@ class Selection:
     def matches(self, letter: DeadLetter) -> bool:
         return (
             _any_matches(self.nodes, letter.node_id)
-            and _any_matches(self.errors, letter.error_kind)
+            and any(_any_matches(self.errors, name) for name in names_of(letter.error_kind))
             and (not self.doc_ids or letter.doc_id in self.doc_ids)
             and (not self.letters or letter.letter_id in self.letters)
             and (self.since is None or letter.failed_at >= self.since)

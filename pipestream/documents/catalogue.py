@@ -11,7 +11,7 @@ import psycopg
 from psycopg.rows import class_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from pipestream.errors import CatalogueUnavailable
+from pipestream.errors import DatabaseUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -112,7 +112,7 @@ class Catalogue:
 
         A changed document gets the next version and is to be published again. No document may appear twice.
 
-        :raises CatalogueUnavailable: PostgreSQL did not answer.
+        :raises DatabaseUnavailable: PostgreSQL did not answer.
         """
         if not rows:
             return []
@@ -135,7 +135,7 @@ class Catalogue:
     def find(self, account_id: str, datasource_id: str, doc_id: str) -> Catalogued | None:
         """Return a document's row, if there is one.
 
-        :raises CatalogueUnavailable: PostgreSQL did not answer.
+        :raises DatabaseUnavailable: PostgreSQL did not answer.
         """
         sql = f"SELECT {_COLUMNS} FROM documents WHERE (account_id, datasource_id, doc_id) = (%s, %s, %s)"  # noqa: S608
         with self._connection() as connection, connection.cursor(row_factory=class_row(Catalogued)) as cursor:
@@ -153,7 +153,7 @@ class Catalogue:
         """Return up to ``limit`` documents of a datasource, in the order of their ids, after ``after``.
 
         :param pending: only those whose reference is still to be published.
-        :raises CatalogueUnavailable: PostgreSQL did not answer.
+        :raises DatabaseUnavailable: PostgreSQL did not answer.
         """
         sql = (
             f"SELECT {_COLUMNS} FROM documents WHERE account_id = %s AND datasource_id = %s AND doc_id > %s "  # noqa: S608
@@ -165,7 +165,7 @@ class Catalogue:
     def mark_published(self, rows: Sequence[Row]) -> None:
         """Note that Kafka has the references to these versions; a row that changed meanwhile stays pending.
 
-        :raises CatalogueUnavailable: PostgreSQL did not answer.
+        :raises DatabaseUnavailable: PostgreSQL did not answer.
         """
         sql = """UPDATE documents SET published_at = now()
             WHERE (account_id, datasource_id, doc_id) = (%s, %s, %s) AND checksum = %s"""
@@ -186,12 +186,12 @@ class Catalogue:
                 yield connection
         except PoolTimeout:
             # The pool's own message may hold the connection string, and the string a password.
-            raise CatalogueUnavailable(
+            raise DatabaseUnavailable(
                 f"PostgreSQL did not accept a connection within {_CONNECT_TIMEOUT_S} s; "
                 f"check that it runs and that PIPESTREAM_POSTGRES_DSN is right"
             ) from None
         except psycopg.Error as error:
-            raise CatalogueUnavailable(f"PostgreSQL: {_public_message(error)}") from None
+            raise DatabaseUnavailable(f"PostgreSQL: {_public_message(error)}") from None
 
     def _insert(self, connection: psycopg.Connection[Any], rows: Sequence[Row]) -> set[tuple[str, ...]]:
         sql = """INSERT INTO documents

@@ -92,7 +92,7 @@ class Repository:
         :raises TopicMissing: the datasource has no intake topic; nothing was stored.
         :raises IdInvalid: a document's id cannot be used, and ``refused`` was not given. Those before it are
             uploaded.
-        :raises StoreUnavailable, CatalogueUnavailable, BrokerUnavailable: repeat the upload.
+        :raises StoreUnavailable, DatabaseUnavailable, BrokerUnavailable: repeat the upload.
         """
         topic = self._publisher.check_topic(datasource)
         batch: dict[str, Prepared] = {}
@@ -120,7 +120,7 @@ class Repository:
         be published twice.
 
         :raises TopicMissing: the datasource has no intake topic.
-        :raises CatalogueUnavailable, BrokerUnavailable: repeat it.
+        :raises DatabaseUnavailable, BrokerUnavailable: repeat it.
         """
         self._publisher.check_topic(datasource)
         published = 0

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipestream.errors import OffsetsExpired, TerminalError
+from pipestream.errors import OffsetsExpired, RequestInvalid
 from pipestream.ids import check_graph_id
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.ranges import OffsetRange, Watermarks
@@ -20,7 +20,7 @@ from pipestream.offsets.start import timestamp_ms_of
 from pipestream.settings import Settings
 
 
-class BackfillInvalid(TerminalError):
+class BackfillInvalid(RequestInvalid):
     """A backfill asks for something that cannot be."""
 
 

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pipestream.drain.range_task import RangeTask
-from pipestream.errors import DocumentMissing, LeaseLost, StoreUnavailable
+from pipestream.errors import DocumentMissing, Overtaken, StoreUnavailable
 from pipestream.ids import check_key_part
 from pipestream.kafka.records import InputRecord
 from pipestream.objects.store import ObjectStore
@@ -112,7 +112,7 @@ class Marks:
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        if isinstance(error, LeaseLost):
+        if isinstance(error, Overtaken):
             return  # they are the newer run's now
         try:
             self._take_back()

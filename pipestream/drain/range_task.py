@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 
-from pipestream.errors import PipestreamError, printable
+from pipestream.errors import Concern, PipestreamError, printable
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger.entries import Tally
 
@@ -83,6 +83,8 @@ class RangeOutcome:
 class RangeFailed(PipestreamError):
     """A task could not finish its range; ``transient`` says whether the same run may be tried again."""
 
+    concerns = Concern.RANGE
+
     def __init__(self, outcome: RangeOutcome) -> None:
         self.outcome = outcome
         self.transient = outcome.transient
@@ -91,6 +93,8 @@ class RangeFailed(PipestreamError):
 
 class DeadLettersOff(PipestreamError):
     """A document failed at a node that is to have no dead letters, so its range stops there."""
+
+    concerns = Concern.RANGE
 
     def __init__(self, node_id: str, topic: str, partition: int, offset: int, cause: PipestreamError) -> None:
         self.node_id = node_id

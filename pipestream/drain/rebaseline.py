@@ -44,7 +44,7 @@ def rebaseline(
 
     :param to: a place such as ``earliest``, ``latest``, a time or a duration; or an offset per partition.
     :raises LeaseUnavailable: a run is draining the topic; the error names it.
-    :raises SettingsInvalid: the graph does not drain the topic.
+    :raises RequestInvalid: the graph does not drain the topic.
     :raises TerminalError: an offset lies outside of what the topic holds, or the topic was made again and a
         partition is left out.
     :raises LedgerBusy: a head moved meanwhile all the same; ask again.

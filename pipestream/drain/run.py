@@ -53,7 +53,7 @@ def run_drain(
     :param broker: another to ask than the one of the settings; a model of one, in tests.
     :raises RangeFailed: a task stopped early; what was done up to there is entered.
     :raises LedgerConflict: another run entered the same ranges first; nothing was changed.
-    :raises SettingsInvalid: the graph does not drain the topic.
+    :raises RequestInvalid: the graph does not drain the topic.
 
     An error is raised after the slots that it does not concern have been drained; only trouble with leases ends the
     run there, since whatever it comes from may have taken the others too.

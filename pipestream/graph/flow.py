@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from pipestream.errors import SettingsInvalid
+from pipestream.errors import RequestInvalid
 from pipestream.graph.model import Datasource, Edge, Graph, Node, Transport
 from pipestream.topic_names import TopicKind, bridge_topic, intake_topic, node_topic
 
@@ -114,11 +114,11 @@ def topic_targets(graph: Graph) -> dict[str, str]:
 def check_drained(graph: Graph, topic: str) -> None:
     """Refuse a topic that a graph does not drain.
 
-    :raises SettingsInvalid: with the topics that it does.
+    :raises RequestInvalid: with the topics that it does.
     """
     topics = topic_targets(graph)
     if topic not in topics:
-        raise SettingsInvalid(f"graph {graph.graph_id} does not drain {topic}; it drains {', '.join(topics)}")
+        raise RequestInvalid(f"graph {graph.graph_id} does not drain {topic}; it drains {', '.join(topics)}")
 
 
 def fed_topics(graph: Graph) -> dict[str, tuple[str, ...]]:

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from pipestream.connectors.registry import check_connector
-from pipestream.errors import GraphInvalid, IdInvalid, SettingsInvalid
+from pipestream.errors import ConnectorInvalid, GraphInvalid, IdInvalid
 from pipestream.graph.components import strong_components
 from pipestream.graph.expressions import check_expressions
 from pipestream.graph.mapping_rules import check_mappings
@@ -179,7 +179,7 @@ def _check_datasources(draft: Draft, report: Report, *, look_up: bool) -> None:
         if source.connector is not None and look_up:
             try:
                 check_connector(source.connector)
-            except SettingsInvalid as error:
+            except ConnectorInvalid as error:
                 report.problem(f"{place}.connector", str(error))
         if source.schedule:
             _check_text(check_schedule, source.schedule, f"{place}.schedule", report)

@@ -15,7 +15,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from pipestream import faults
-from pipestream.errors import BrokerUnavailable, LeaseLost, PipestreamError, RecordTooLarge
+from pipestream.errors import BrokerUnavailable, PipestreamError, ProducerFenced, RecordTooLarge
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import start_producer
 from pipestream.kafka.errors import explain_while, is_fenced
@@ -77,13 +77,13 @@ class TransactionalWriter:
         try:
             self._producer.close()
         except KafkaException as error:
-            # A fenced producer fails here once more, and would hide the LeaseLost that commit has raised.
+            # A fenced producer fails here once more, and would hide the ProducerFenced that commit has raised.
             log.warning("%s: closing the producer: %s", self._topic, error)
 
     def commit(self, outputs: Sequence[OutputRecord], progress: Iterable[Progress], group_metadata: Any) -> None:
         """Send outputs, and the group's new offsets, all or nothing.
 
-        :raises LeaseLost: a newer run has fenced this one; nothing was written.
+        :raises ProducerFenced: a newer run has fenced this one; nothing was written.
         :raises RecordTooLarge: Kafka refuses one of the outputs for its size; nothing was written, and the writer
             may be used again.
         :raises BrokerUnavailable: the broker did not answer. Whether the transaction holds is then known to
@@ -261,5 +261,5 @@ class TransactionalWriter:
 
     def _explain(self, cause: KafkaError) -> PipestreamError:
         if is_fenced(cause):
-            return LeaseLost(self._topic, None, "a newer run took over")
+            return ProducerFenced(self._topic)
         return explain_while(f"writing the outputs of {self._topic}", cause)

@@ -28,11 +28,11 @@ from typing import TYPE_CHECKING, Any
 from consul.exceptions import NotFound
 
 from pipestream.errors import (
+    DesiredStateInvalid,
     LeaseLost,
     LeaseStoreUnavailable,
     LeaseUnavailable,
     PipestreamError,
-    SettingsInvalid,
 )
 from pipestream.leases import keys
 from pipestream.leases.consul_client import connect, explain_errors
@@ -291,7 +291,7 @@ def _parse_desired(entry: dict[str, Any]) -> DesiredState:
         case {"started": bool(started), "replicas": int(replicas)} if replicas >= 1:
             with contextlib.suppress(ValueError):
                 return DesiredState(started, replicas)
-    raise SettingsInvalid(
+    raise DesiredStateInvalid(
         f"Consul key {entry['Key']} is not a desired state; delete it, or write there a value such as "
         f'{{"started": true, "replicas": 1}}'
     )

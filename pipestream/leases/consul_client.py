@@ -16,7 +16,7 @@ from consul.exceptions import (
     NotFound,
 )
 
-from pipestream.errors import LeaseStoreUnavailable, SettingsInvalid
+from pipestream.errors import LeaseStoreRefused, LeaseStoreUnavailable, SettingsInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,25 +64,25 @@ def explain_errors(address: str) -> Iterator[None]:
     """Turn what the client raises into our errors; NotFound passes, for it is an answer.
 
     :raises LeaseStoreUnavailable: no answer, or the agent has no leader or too much to do: try again.
-    :raises SettingsInvalid: the agent refuses us.
+    :raises LeaseStoreRefused: the agent refuses us.
     """
     try:
         yield
     except NotFound:
         raise
     except (ACLDisabled, ACLPermissionDenied) as error:
-        raise SettingsInvalid(
+        raise LeaseStoreRefused(
             f"Consul at {address} refuses the ACL token: {error}; consul_token needs "
             f"session:write and key:write on pipestream/"
         ) from None
     except (BadRequest, ClientError) as error:
         if str(error).startswith(ASK_AGAIN):  # the client tells the status in no other way
             raise _unavailable(address, error) from None
-        raise SettingsInvalid(
+        raise LeaseStoreRefused(
             f"Consul at {address} refuses the request: {error}; check consul_address and consul_scheme"
         ) from None
     except requests.exceptions.SSLError as error:
-        raise SettingsInvalid(f"Consul at {address}: {error}; check consul_ca_file and consul_scheme") from None
+        raise LeaseStoreRefused(f"Consul at {address}: {error}; check consul_ca_file and consul_scheme") from None
     except requests.exceptions.RequestException as error:
         raise LeaseStoreUnavailable(f"Consul at {address} does not answer: {error}") from None
     except ConsulException as error:

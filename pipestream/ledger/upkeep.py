@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from pipestream.errors import LedgerBusy, SettingsInvalid
+from pipestream.errors import LedgerBusy, RequestInvalid, SettingsInvalid
 from pipestream.ledger.delta import explained
 
 # Delta's own safety limit: a reader or writer that started before may still need files younger than this.
@@ -39,10 +39,11 @@ class Tidied:
 def retention_hours(table: DeltaTable, asked_hours: int) -> int:
     """Return how long files are kept after the last version that needs them: never shorter than the table wants.
 
-    :raises SettingsInvalid: what is asked for is not safe, or the table's own retention cannot be read.
+    :raises RequestInvalid: what is asked for is not safe.
+    :raises SettingsInvalid: the table's own retention cannot be read.
     """
     if asked_hours < SHORTEST_RETENTION_HOURS:
-        raise SettingsInvalid(
+        raise RequestInvalid(
             f"a retention of {asked_hours} hours is too short: a run under way may still need files that old; "
             f"at least {SHORTEST_RETENTION_HOURS} are kept"
         )

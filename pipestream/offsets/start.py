@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
-from pipestream.errors import OffsetsExpired, SettingsInvalid, TerminalError
+from pipestream.errors import OffsetsExpired, RequestInvalid, TerminalError
 from pipestream.graph.start import StartAt, StartKind, parse_start
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.ranges import Watermarks
@@ -41,7 +41,7 @@ def start_offsets(
     :param watermarks: what the partitions hold; every answer lies within.
     :param policy: a ``start_at`` as in a graph (see :func:`pipestream.graph.start.parse_start`), or one already read.
     :param clock: what a duration such as ``PT6H`` counts back from.
-    :raises SettingsInvalid: the policy cannot be read.
+    :raises RequestInvalid: the policy cannot be read.
     :raises StartUnknown: the named group has no usable committed offset.
     :raises OffsetsExpired: retention deleted records behind the group's committed offset.
     """
@@ -110,4 +110,4 @@ def _read(policy: str | StartAt) -> StartAt:
     try:
         return parse_start(policy)
     except ValueError as error:
-        raise SettingsInvalid(f"start_at: {error}") from None
+        raise RequestInvalid(f"start_at: {error}") from None

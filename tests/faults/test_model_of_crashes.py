@@ -31,7 +31,7 @@ from pipestream.drain.live_lane import LiveLane
 from pipestream.drain.range_task import RangeFailed
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
-from pipestream.errors import LeaseLost, LedgerConflict
+from pipestream.errors import LedgerConflict, Overtaken
 from pipestream.graph.model import Datasource, Graph, Node, NodeType
 from pipestream.kafka.records import OutputRecord, header
 from pipestream.leases.none import NoLeaseStore
@@ -57,7 +57,7 @@ GRAPH = Graph(
 MOST_REPLAYS, FOREVER = 3, 99
 TO_THE_END = 10_000
 # What comes to a process that another one gets in the way of; it may be repeated as it is.
-OVERTAKEN = (LeaseLost, PlannedTwice, LedgerConflict, RangeFailed)
+OVERTAKEN = (Overtaken, PlannedTwice, LedgerConflict, RangeFailed)
 
 healings = strategies.lists(strategies.sampled_from([0, 0, 1, 2, MOST_REPLAYS, FOREVER]), min_size=1, max_size=4)
 budgets = strategies.integers(1, 20)

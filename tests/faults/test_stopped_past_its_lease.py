@@ -15,7 +15,7 @@ pytestmark = pytest.mark.stack
 
 # Behind its last point a run has nothing left to commit, so waking up late does not matter there.
 POINTS = [point for point in faults.POINTS if point != faults.RANGES_ENTERED]
-GIVES_UP = re.compile(r"^(LeaseLost|RangeFailed|LedgerConflict): ", re.MULTILINE)
+GIVES_UP = re.compile(r"^(LeaseLost|ProducerFenced|RangeFailed|LedgerConflict): ", re.MULTILINE)
 
 
 @pytest.fixture

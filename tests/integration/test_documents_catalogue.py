@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pipestream.documents.catalogue import Catalogue, Row
-from pipestream.errors import CatalogueUnavailable
+from pipestream.errors import DatabaseUnavailable
 
 pytestmark = pytest.mark.stack
 
@@ -111,7 +111,7 @@ def test_a_database_that_is_not_there_is_an_error_without_the_password(settings)
         update={"postgres_dsn": type(settings.postgres_dsn)("postgresql://u:s3cret@127.0.0.1:1/none")}
     )
 
-    with Catalogue(aimed_wrong) as catalogue, pytest.raises(CatalogueUnavailable) as caught:
+    with Catalogue(aimed_wrong) as catalogue, pytest.raises(DatabaseUnavailable) as caught:
         catalogue.find("a", "b", "c")
 
     assert "PIPESTREAM_POSTGRES_DSN" in str(caught.value)

@@ -10,7 +10,7 @@ from pipestream.drain.local import LocalSpread
 from pipestream.drain.range_task import RangeFailed
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
-from pipestream.errors import SettingsInvalid
+from pipestream.errors import RequestInvalid
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.versions import GraphVersions, find_version
 from pipestream.kafka.records import header
@@ -236,7 +236,7 @@ def test_a_topic_of_another_graph_is_refused_and_nothing_is_written_down(pipelin
     TopicAdmin(pipeline.settings).create([TopicSpec(nowhere, 1, -1, Purpose.INTAKE)])
     pipeline.send(nowhere, ["a1"])
 
-    with pytest.raises(SettingsInvalid, match=f"graph {unique} does not drain {nowhere}; it drains {topics.intake}, "):
+    with pytest.raises(RequestInvalid, match=f"graph {unique} does not drain {nowhere}; it drains {topics.intake}, "):
         pipeline.drain(nowhere, "run-1")
 
     assert pipeline.ledger.heads(unique, nowhere, [0]) == {}

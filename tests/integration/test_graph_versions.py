@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import SecretStr
 
-from pipestream.errors import CatalogueUnavailable
+from pipestream.errors import DatabaseUnavailable
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import check_graph_text
 from pipestream.graph.versions import GraphVersions
@@ -149,6 +149,6 @@ def test_a_database_that_does_not_answer_is_transient(settings):
     dsn = SecretStr("postgresql://someone:secret@127.0.0.1:1/nothing")
     versions = GraphVersions(settings.model_copy(update={"postgres_dsn": dsn}))
 
-    with pytest.raises(CatalogueUnavailable) as caught:
+    with pytest.raises(DatabaseUnavailable) as caught:
         versions.active("sample")
     assert "secret" not in str(caught.value)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import SecretStr
 
-from pipestream.errors import LeaseStoreUnavailable, LeaseUnavailable, SettingsInvalid
+from pipestream.errors import DesiredStateInvalid, LeaseStoreRefused, LeaseStoreUnavailable, LeaseUnavailable
 from pipestream.leases import LeaseKeeper
 from pipestream.leases.consul import ConsulLeaseStore
 from pipestream.leases.store import DesiredState
@@ -53,7 +53,7 @@ class Agent:
         assert self.process.poll() is None, (self.folder / "log").read_text()
         try:
             store.set_desired("intake.probe", DesiredState())
-        except (LeaseStoreUnavailable, SettingsInvalid):  # until it has a leader, and the leader its tokens
+        except (LeaseStoreUnavailable, LeaseStoreRefused):  # until it has a leader, and the leader its tokens
             return False
         return True
 
@@ -154,7 +154,7 @@ def test_a_desired_state_that_cannot_be_read_is_refused_with_its_key(agent, uniq
     store.register([topic])
 
     for read in (store.desired, store.assignments):
-        with pytest.raises(SettingsInvalid, match=f"Consul key pipestream/desired/{topic} is not a desired state"):
+        with pytest.raises(DesiredStateInvalid, match=f"Consul key pipestream/desired/{topic} is not a desired state"):
             read(topic)
     store.unregister([topic])
     store.close()
@@ -219,7 +219,7 @@ def test_leases_work_over_tls_with_an_acl_token(agent, unique):
 def test_a_token_that_may_not_is_refused_with_what_it_needs_and_not_repeated(agent, unique, token):
     store = ConsulLeaseStore(agent.settings(consul_token=token))
 
-    with pytest.raises(SettingsInvalid, match=r"needs session:write and key:write on pipestream/") as caught:
+    with pytest.raises(LeaseStoreRefused, match=r"needs session:write and key:write on pipestream/") as caught:
         store.acquire(f"intake.{unique}", 0, "worker-a", TTL_S)
 
     assert "444444444444" not in str(caught.value)
@@ -229,7 +229,7 @@ def test_a_token_that_may_not_is_refused_with_what_it_needs_and_not_repeated(age
 def test_a_server_with_a_certificate_of_an_unknown_ca_is_not_trusted(agent):
     store = ConsulLeaseStore(agent.settings(consul_ca_file=None))
 
-    with pytest.raises(SettingsInvalid, match="check consul_ca_file and consul_scheme"):
+    with pytest.raises(LeaseStoreRefused, match="check consul_ca_file and consul_scheme"):
         store.topics()
     store.close()
 
@@ -237,7 +237,7 @@ def test_a_server_with_a_certificate_of_an_unknown_ca_is_not_trusted(agent):
 def test_plain_http_to_a_tls_port_is_explained(agent):
     store = ConsulLeaseStore(agent.settings(consul_scheme="http"))
 
-    with pytest.raises(SettingsInvalid, match="check consul_address and consul_scheme"):
+    with pytest.raises(LeaseStoreRefused, match="check consul_address and consul_scheme"):
         store.topics()
     store.close()
 

@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
 from pipestream.database import Database
-from pipestream.errors import CatalogueUnavailable, LeaseLost, LeaseUnavailable, SettingsInvalid
+from pipestream.errors import DatabaseRefused, DatabaseUnavailable, LeaseLost, LeaseUnavailable
 from pipestream.leases.sql import ACQUIRE, SqlLeaseStore
 from pipestream.leases.store import DesiredState
 from pipestream.topic_names import node_topic
@@ -223,7 +223,7 @@ def test_a_connection_that_broke_while_idle_is_made_anew(store, connection, topi
 def test_a_server_that_cannot_be_reached_is_a_transient_error_that_keeps_the_password(settings, topic):
     store = SqlLeaseStore(with_dsn(settings, port=1, password="hunter2"))
 
-    with pytest.raises(CatalogueUnavailable, match="PostgreSQL does not answer") as caught:
+    with pytest.raises(DatabaseUnavailable, match="PostgreSQL does not answer") as caught:
         store.acquire(topic, 0, "worker-a", TTL_S)
 
     assert "hunter2" not in str(caught.value)
@@ -234,7 +234,7 @@ def test_a_password_that_gets_into_a_message_is_blotted_out(settings):
     # The server quotes the name of a user it refuses, which is here the password as well.
     store = SqlLeaseStore(with_dsn(settings, user="hunter2", password="hunter2"))
 
-    with pytest.raises(CatalogueUnavailable, match=r"\*\*\*") as caught:
+    with pytest.raises(DatabaseUnavailable, match=r"\*\*\*") as caught:
         store.topics()
 
     assert "hunter2" not in str(caught.value)
@@ -243,7 +243,7 @@ def test_a_password_that_gets_into_a_message_is_blotted_out(settings):
 def test_a_statement_that_takes_too_long_is_given_up_by_the_server(open_database):
     database = open_database(statement_timeout_s=2)
 
-    with pytest.raises(CatalogueUnavailable, match="statement timeout"):
+    with pytest.raises(DatabaseUnavailable, match="statement timeout"):
         database.run(lambda c: c.execute("SELECT pg_sleep(600)"))
 
     assert database.run(lambda c: c.execute("SELECT 1").fetchone()) == (1,)
@@ -266,7 +266,7 @@ def test_a_fresh_connection_that_breaks_is_not_tried_for_ever(open_database):
         tries.append(backend_pid(connection))
         connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
 
-    with pytest.raises(CatalogueUnavailable, match="terminating connection"):
+    with pytest.raises(DatabaseUnavailable, match="terminating connection"):
         open_database().run(break_off)
 
     assert len(tries) == 1
@@ -280,7 +280,7 @@ def test_work_that_keeps_conflicting_is_given_up(open_database, monkeypatch):
         tries.append(1)
         raise psycopg.errors.SerializationFailure("could not serialize access")
 
-    with pytest.raises(CatalogueUnavailable, match="could not serialize access"):
+    with pytest.raises(DatabaseUnavailable, match="could not serialize access"):
         open_database().run(conflict, serializable=True)
 
     assert len(tries) == 12
@@ -290,7 +290,7 @@ def test_a_server_that_only_reads_is_a_transient_error(settings, topic):
     """So does a standby answer until it has taken over."""
     store = SqlLeaseStore(with_dsn(settings, options="-c default_transaction_read_only=on"))
 
-    with pytest.raises(CatalogueUnavailable, match="read-only transaction"):
+    with pytest.raises(DatabaseUnavailable, match="read-only transaction"):
         store.register([topic])
     store.close()
 
@@ -298,7 +298,7 @@ def test_a_server_that_only_reads_is_a_transient_error(settings, topic):
 def test_a_database_with_other_tables_of_these_names_is_refused(store, connection, topic):
     connection.execute("CREATE TABLE leases (landlord text)")
 
-    with pytest.raises(SettingsInvalid, match="must name a database of this product's own"):
+    with pytest.raises(DatabaseRefused, match="must name a database of this product's own"):
         store.acquire(topic, 0, "worker-a", TTL_S)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from pipestream import faults
 from pipestream.dead_letters.kafka import KafkaLetterBroker
-from pipestream.errors import LeaseLost
+from pipestream.errors import ProducerFenced
 from pipestream.kafka.ranges import OffsetRange, Watermarks
 from pipestream.kafka.records import OutputRecord
 from pipestream.kafka.writer import Progress
@@ -98,7 +98,7 @@ def test_a_chunk_that_is_full_before_a_marker_is_followed_by_an_empty_one(broker
 
 def test_a_producer_that_starts_later_fences_the_one_before(broker, topic, send):
     with broker.start_writer(f"{topic}/0", topic) as first, broker.start_writer(f"{topic}/0", topic) as second:
-        with pytest.raises(LeaseLost):
+        with pytest.raises(ProducerFenced):
             send(first, "lost")
         send(second, "kept")
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from pipestream.errors import OffsetsExpired, SettingsInvalid, TopicMissing
+from pipestream.errors import OffsetsExpired, RequestInvalid, TopicMissing
 from pipestream.kafka.broker import Broker
 from pipestream.offsets.start import StartUnknown, start_offsets
 from pipestream.topics.admin import TopicAdmin
@@ -110,7 +110,7 @@ def test_records_of_an_open_transaction_are_before_nobodys_start(ask, settings, 
 
 
 def test_a_policy_that_cannot_be_read_is_an_error(ask):
-    with pytest.raises(SettingsInvalid, match="start_at: 'yesterday' is not a place to start"):
+    with pytest.raises(RequestInvalid, match="start_at: 'yesterday' is not a place to start"):
         ask("yesterday")
 
 

@@ -13,7 +13,7 @@ from pipestream.connectors.connector import Unreadable
 from pipestream.connectors.folder import FolderConnector
 from pipestream.connectors.ingest import ingest
 from pipestream.documents.catalogue import Catalogue
-from pipestream.errors import SettingsInvalid, TopicMissing
+from pipestream.errors import RequestInvalid, TopicMissing
 from pipestream.graph.model import Connector, Datasource
 from pipestream.samples.generate import write_sample_documents
 from pipestream.topics.admin import TopicAdmin
@@ -125,7 +125,7 @@ def test_force_publishes_everything_again(settings, datasource, tmp_path):
 
 
 def test_a_datasource_without_a_connector_or_a_topic_says_what_to_do(settings, datasource, unique, tmp_path):
-    with pytest.raises(SettingsInvalid, match="add one to the graph, or name a folder"):
+    with pytest.raises(RequestInvalid, match="add one to the graph, or name a folder"):
         ingest(settings, Datasource(unique, "acme", "triage"))
     with pytest.raises(TopicMissing, match="apply the graph"):
         ingest(settings, Datasource(f"{unique}-x", "acme", "triage", connector=datasource.connector))

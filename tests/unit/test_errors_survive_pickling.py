@@ -14,6 +14,7 @@ from pipestream.drain.range_task import DeadLettersOff, RangeFailed, RangeOutcom
 EXAMPLES = [
     errors.LeaseUnavailable("t", 0, "run-1"),
     errors.LeaseLost("t", 0, "expired"),
+    errors.ProducerFenced("t"),
     errors.OffsetsExpired("t", 1, 5, 9),
     errors.TopicRewound("t", 1, 5, 3),
     errors.TopicReplaced("t"),
@@ -72,6 +73,33 @@ def test_the_tree_of_errors_has_every_error_below_its_base():
         drawn.append((depth, name, above.get(depth - 1, "")))
 
     assert sorted(drawn) == sorted([(0, "PipestreamError", ""), *draw(errors.PipestreamError, 1)])
+
+
+def test_the_tree_says_of_every_error_what_it_concerns():
+    lines = re.findall(r"^ *[*-] (\w+).*?(?:\((record|range)\))?$", errors.__doc__, re.MULTILINE)
+
+    assert dict(lines) == {
+        error.__name__: "" if error.concerns is errors.Concern.RUN else error.concerns.value for error in all_errors()
+    }
+
+
+def test_an_old_name_of_an_error_leads_to_the_one_it_has_now():
+    known = {error.__name__ for error in all_errors()}
+
+    assert set(errors.RENAMED.values()) <= known
+    assert not set(errors.RENAMED) & known
+    assert errors.names_of("CatalogueUnavailable") == {"CatalogueUnavailable", "DatabaseUnavailable"}
+    assert errors.names_of("DatabaseUnavailable") == {"CatalogueUnavailable", "DatabaseUnavailable"}
+    assert errors.names_of("acme.Broken") == {"acme.Broken"}
+
+
+def all_errors():
+    for module in pkgutil.walk_packages(pipestream.__path__, "pipestream."):
+        importlib.import_module(module.name)
+    waiting = [errors.PipestreamError]
+    for error in waiting:
+        waiting += [child for child in error.__subclasses__() if child.__module__.startswith("pipestream.")]
+    return waiting
 
 
 def test_a_problem_names_its_place_and_what_to_do():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from pipestream.dead_letters.decisions import ActionPlan, Decisions, add_up
-from pipestream.errors import LeaseLost
+from pipestream.errors import ProducerFenced
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.kafka.records import InputRecord, OutputRecord
 from pipestream.kafka.writer import Progress
@@ -48,7 +48,7 @@ class ModelWriter(_Client):
     def _step(self) -> None:
         self.broker.step()
         if self.broker.epochs[self.transactional_id] != self.epoch:
-            raise LeaseLost(self.topic, None, "a newer run took over")
+            raise ProducerFenced(self.topic)
 
 
 @dataclass(frozen=True, slots=True)

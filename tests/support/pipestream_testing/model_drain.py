@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pipestream.drain.dead_letters import REPLAYS, dead_letter
 from pipestream.drain.note import read_note, write_note
 from pipestream.drain.range_task import RangeOutcome, RangeTask, Spread
-from pipestream.errors import LeaseLost, ModuleFailed
+from pipestream.errors import ModuleFailed, ProducerFenced
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.kafka.writer import Progress
@@ -69,11 +69,11 @@ class _RangeDrain:
     tally: Tally | None = field(default_factory=Tally)
 
     def run(self, chunk_records: int, transactional_ids: Sequence[str]) -> RangeOutcome:
-        error: LeaseLost | None = None
+        error: ProducerFenced | None = None
         self.position = self.offsets.start
         try:
             self._drain(chunk_records, transactional_ids)
-        except LeaseLost as lost:
+        except ProducerFenced as lost:
             error = lost
         return RangeOutcome(
             topic=self.offsets.topic,

@@ -17,7 +17,7 @@ from pipestream.dead_letters.decisions import DEFAULT_MAX_REPLAYS
 from pipestream.drain.range_task import RangeFailed, RangeOutcome
 from pipestream.errors import (
     BrokerUnavailable,
-    CatalogueUnavailable,
+    DatabaseUnavailable,
     GraphInvalid,
     LeaseStoreUnavailable,
     PipestreamError,
@@ -112,7 +112,7 @@ def test_a_transient_error_ends_with_1_and_says_that_it_may_pass(run, monkeypatc
     ("error", "variable"),
     [
         (BrokerUnavailable("Kafka at 127.0.0.1:1 does not answer"), "PIPESTREAM_KAFKA_BOOTSTRAP"),
-        (CatalogueUnavailable("PostgreSQL does not answer"), "PIPESTREAM_POSTGRES_DSN"),
+        (DatabaseUnavailable("PostgreSQL does not answer"), "PIPESTREAM_POSTGRES_DSN"),
         (LeaseStoreUnavailable("Consul does not answer"), "PIPESTREAM_CONSUL_ADDRESS"),
     ],
     ids=lambda value: type(value).__name__,

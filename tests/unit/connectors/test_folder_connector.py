@@ -10,7 +10,7 @@ import pytest
 from pipestream.connectors.connector import Unreadable
 from pipestream.connectors.folder import FolderConnector, document_id
 from pipestream.connectors.registry import make_connector
-from pipestream.errors import SettingsInvalid
+from pipestream.errors import ConnectorInvalid, SourceUnreadable
 from pipestream.gen.ai.pipestream.data.v1 import pipeline_core_types_pb2 as wire
 from pipestream.graph.model import Connector
 from pipestream.ids import check_key_part
@@ -169,7 +169,7 @@ def test_paths_that_look_alike_have_different_ids():
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(SettingsInvalid, match="none is not a folder"):
+    with pytest.raises(SourceUnreadable, match="none is not a folder"):
         found(tmp_path / "none")
 
 
@@ -200,5 +200,5 @@ def test_a_relative_path_starts_from_the_folder_of_sources_and_not_from_the_curr
     ],
 )
 def test_a_connector_that_cannot_be_made_says_why(kind, options, message):
-    with pytest.raises(SettingsInvalid, match=message):
+    with pytest.raises(ConnectorInvalid, match=message):
         make_connector(Connector(kind, options), Path())

@@ -49,6 +49,14 @@ def written(*entries: ActionPlan | Batch) -> list[InputRecord]:
     return [InputRecord("dlq-decisions", 0, n, 0, b"", entry.encode()) for n, entry in enumerate(entries)]
 
 
+@pytest.mark.parametrize("wanted", ["CatalogueUnavailable", "DatabaseUnavailable", "Database*"])
+def test_a_letter_of_an_error_that_was_renamed_is_found_under_its_old_and_its_new_name(wanted):
+    selection = Selection(errors=(wanted,))
+
+    assert selection.matches(letter(error="CatalogueUnavailable"))
+    assert not selection.matches(letter(error="ModuleFailed"))
+
+
 @pytest.mark.parametrize(
     ("selection", "is_meant"),
     [

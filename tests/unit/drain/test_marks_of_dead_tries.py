@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 
 from pipestream.drain.marks import ROOT, Mark, Marks, mark_key
-from pipestream.errors import IdInvalid, LeaseLost, StoreUnavailable
+from pipestream.errors import IdInvalid, ProducerFenced, StoreUnavailable
 from pipestream.kafka.records import InputRecord
 from pipestream_testing.made import make_task
 
@@ -138,9 +138,9 @@ def test_a_try_that_fails_in_order_takes_back_its_own_mark_and_keeps_what_it_kno
 
 
 def test_a_try_that_was_overtaken_leaves_the_marks_to_the_newer_run(marks_of):
-    with suppress(LeaseLost), marks_of() as marks:
+    with suppress(ProducerFenced), marks_of() as marks:
         marks.begin({0: 10})
-        raise LeaseLost("t", 0, "a newer run took over")
+        raise ProducerFenced("t")
 
     assert found(marks_of(), {0: 10}).are_suspect([0])
 

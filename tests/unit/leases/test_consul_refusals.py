@@ -7,7 +7,7 @@ from consul.base import Response
 from consul.callback import CB
 from consul.exceptions import NotFound
 
-from pipestream.errors import LeaseStoreUnavailable, SettingsInvalid
+from pipestream.errors import LeaseStoreRefused, LeaseStoreUnavailable
 from pipestream.leases.consul_client import explain_errors
 
 ADDRESS = "127.0.0.1:8500"
@@ -48,7 +48,7 @@ def test_an_agent_that_has_no_leader_or_too_much_to_do_is_asked_again(code, body
     ],
 )
 def test_an_agent_that_refuses_us_for_good_is_not_asked_again(code, advice):
-    with pytest.raises(SettingsInvalid, match=advice):
+    with pytest.raises(LeaseStoreRefused, match=advice):
         answer(code, "no")
 
 

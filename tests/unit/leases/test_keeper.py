@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from pipestream.errors import CatalogueUnavailable, LeaseLost
+from pipestream.errors import DatabaseUnavailable, LeaseLost
 from pipestream.leases.keeper import LeaseKeeper, elapsed_s
 from pipestream_testing.leases import FlakyLeaseStore
 
@@ -116,7 +116,7 @@ def test_holders_that_started_together_do_not_renew_in_step(store, clock):
 
 
 def test_a_renewal_that_failed_is_tried_again_well_before_the_next_would_be_due(store, clock):
-    store.fail_renewals([None, CatalogueUnavailable("no server"), None])
+    store.fail_renewals([None, DatabaseUnavailable("no server"), None])
 
     pauses_s, keeper = keep_through(store, clock, 3)
 
@@ -128,7 +128,7 @@ def test_a_renewal_that_failed_is_tried_again_well_before_the_next_would_be_due(
 
 def test_a_holder_that_cannot_renew_gives_up_at_two_thirds_of_the_ttl_and_names_the_cause(store, clock, caplog):
     store.fail_renewals([None])
-    store.renewal_error = CatalogueUnavailable("PostgreSQL does not answer: connection refused")
+    store.renewal_error = DatabaseUnavailable("PostgreSQL does not answer: connection refused")
 
     pauses_s, keeper = keep_through(store, clock, 1_000)
 
@@ -156,7 +156,7 @@ def test_releases_when_the_body_raises_and_lets_its_error_through(store, clock):
 
 
 def test_a_release_that_fails_does_not_hide_the_error_of_the_body(store, clock, caplog):
-    store.release_error = CatalogueUnavailable("no server")
+    store.release_error = DatabaseUnavailable("no server")
 
     with pytest.raises(KeyError, match="of the body"), keep(store, clock, ASLEEP_TTL_S):
         raise KeyError("of the body")
@@ -165,7 +165,7 @@ def test_a_release_that_fails_does_not_hide_the_error_of_the_body(store, clock, 
 
 
 def test_a_release_that_fails_after_good_work_is_a_warning_only(store, clock, caplog):
-    store.release_error = CatalogueUnavailable("no server")
+    store.release_error = DatabaseUnavailable("no server")
 
     with keep(store, clock, ASLEEP_TTL_S):
         pass
@@ -184,9 +184,9 @@ def test_does_not_start_on_a_lease_that_is_lost_already(store, clock):
 
 
 def test_releases_when_the_first_renewal_fails(store, clock):
-    store.renewal_error = CatalogueUnavailable("no server")
+    store.renewal_error = DatabaseUnavailable("no server")
 
-    with pytest.raises(CatalogueUnavailable), keep(store, clock, ASLEEP_TTL_S):
+    with pytest.raises(DatabaseUnavailable), keep(store, clock, ASLEEP_TTL_S):
         pytest.fail("the body must not run")
 
     assert holders(store) == [""]
@@ -210,7 +210,7 @@ def test_renewals_that_fail_for_less_than_two_thirds_of_the_ttl_are_tried_again(
     with keep(store, clock, BRISK_TTL_S) as keeper:
         clock.now_s += BRISK_TTL_S * 0.5
         seen = store.renewals
-        store.fail_renewals([CatalogueUnavailable("no server"), OSError()])
+        store.fail_renewals([DatabaseUnavailable("no server"), OSError()])
         # Two that fail, one that works, and the one after it, so that it has been noted.
         assert store.wait_for_renewals(seen + 4)
         # Beyond the TTL since entering, but not since the renewal that worked.
@@ -221,7 +221,7 @@ def test_renewals_that_fail_for_less_than_two_thirds_of_the_ttl_are_tried_again(
 
 def test_renewals_that_fail_for_two_thirds_of_the_ttl_lose_the_lease(store, clock):
     with keep(store, clock, BRISK_TTL_S) as keeper:
-        store.renewal_error = CatalogueUnavailable("no server")
+        store.renewal_error = DatabaseUnavailable("no server")
         assert store.wait_for_renewals(store.renewals + 3)
         keeper.check()
 
@@ -278,7 +278,7 @@ def test_the_ttl_counts_from_when_a_renewal_was_sent_not_from_when_it_was_answer
         clock.now_s += BRISK_TTL_S * 0.9
         # What comes after the slow one fails, so nothing later than the slow one's sending counts.
         store.fail_renewals([None])
-        store.renewal_error = CatalogueUnavailable("no server")
+        store.renewal_error = DatabaseUnavailable("no server")
         store.unblock_renewals()
 
         assert keeper.lost.wait(120)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipestream.errors import SettingsInvalid
+from pipestream.errors import RequestInvalid, SettingsInvalid
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger import Ledger
 from pipestream.ledger.upkeep import retention_hours, tidy
@@ -81,7 +81,7 @@ def test_files_that_were_joined_stay_for_readers_under_way(ledger):
 def test_a_retention_that_is_too_short_is_refused_before_anything_is_done(ledger):
     table = ledger.delta_tables()["entries"]
 
-    with pytest.raises(SettingsInvalid, match=r"167 hours is too short.*at least 168"):
+    with pytest.raises(RequestInvalid, match=r"167 hours is too short.*at least 168"):
         tidy("entries", table, 167)
 
     assert table.version() == ledger.delta_tables()["entries"].version()
