@@ -105,6 +105,7 @@ def _run_module(stream: PipeStream, node: Node, graph: Graph, services: Services
         attempt=attempt,
         idempotency_key=_idempotency_key(stream, node),
         config=node.config,
+        config_params=node.config_params,
         timeout_s=node.timeout_s or services.module_timeout_s,
     )
     answers = services.module_of(node).process(document, context)

@@ -88,6 +88,7 @@ def build_node(values: Mapping[str, Any], cluster_id: str) -> Node:
         module=values.get("module", ""),
         engine=values.get("engine", ""),
         config=values.get("config", {}),
+        config_params=values.get("config_params", {}),
         filters=values.get("filters", ()),
         pre_mappings=_build_mappings(values.get("pre_mappings", ())),
         post_mappings=_build_mappings(values.get("post_mappings", ())),

@@ -144,6 +144,25 @@ class Free:
 
 
 @dataclass(frozen=True, slots=True)
+class TextMap:
+    """A mapping of text to text, as protobuf's ``map<string, string>``."""
+
+    def check(self, value: Any) -> dict[str, str]:
+        if not isinstance(value, dict):
+            raise Mismatch(f"expected a mapping of text to text, not {describe(value)}")
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise Mismatch(f"key {describe(key)} must be text; put it in quotes")
+            if not isinstance(item, str):
+                raise Mismatch(f"{key}: expected text, not {describe(item)}; put it in quotes")
+            Text().check(item)
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+@dataclass(frozen=True, slots=True)
 class Field:
     """One key of a section: what it holds, and what a reader of the schema should know."""
 
@@ -181,7 +200,7 @@ class Sections:
         return {"type": "array", "items": self.section.schema()}
 
 
-Plain = Text | Whole | Number | Flag | Choice | Texts | Free
+Plain = Text | Whole | Number | Flag | Choice | Texts | Free | TextMap
 Kind = Plain | Section | Sections
 
 

@@ -99,6 +99,7 @@ class Node:
     engine: str = ""
     """host:port of the remote engine the node lives in; empty: it runs where it is reached."""
     config: Mapping[str, Any] = field(default_factory=dict)
+    config_params: Mapping[str, str] = field(default_factory=dict)
     filters: tuple[str, ...] = ()
     pre_mappings: tuple[FieldMapping, ...] = ()
     post_mappings: tuple[FieldMapping, ...] = ()

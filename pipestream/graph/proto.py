@@ -152,6 +152,8 @@ def _node_message(node: Node) -> GraphNode:
     )
     if node.config:
         message.custom_config.json_config.update(node.config)
+    if node.config_params:
+        message.custom_config.config_params.update(node.config_params)
     if node.dead_letters != DeadLetterPolicy():
         message.dlq_config.CopyFrom(_policy_message(node.dead_letters))
     return message

@@ -60,10 +60,6 @@ def values_of_message(message: PipelineGraph, report: Report) -> dict[str, Any]:
 
 def _node(node: GraphNode, graph: PipelineGraph, place: str, report: Report) -> dict[str, Any]:
     _refuse_unsupported(node, graph, place, report)
-    config = _plain_struct(node.custom_config.json_config)
-    for key, value in node.custom_config.config_params.items():
-        if config.setdefault(key, value) != value:
-            report.problem(f"{place}.config", f"{key} is in both json_config and config_params", "keep one")
     return {
         **_given(
             id=node.node_id,
@@ -71,7 +67,8 @@ def _node(node: GraphNode, graph: PipelineGraph, place: str, report: Report) -> 
             type=_word(config_pb2.NodeType, node.node_type, "NODE_TYPE_"),
             module=node.module_id,
             engine=node.engine_address,
-            config=config,
+            config=_plain_struct(node.custom_config.json_config),
+            config_params=dict(node.custom_config.config_params),
             filters=list(node.filter_conditions),
             pre_mappings=_mappings(node.pre_mappings),
             post_mappings=_mappings(node.post_mappings),

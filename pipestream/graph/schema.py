@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipestream.graph.fields import Choice, Field, Flag, Free, Number, Section, Sections, Text, Texts, Whole
+from pipestream.graph.fields import Choice, Field, Flag, Free, Number, Section, Sections, Text, TextMap, Texts, Whole
 from pipestream.graph.model import GraphMode, MappingType, NodeType, Transport, Visibility
 
 INT32_MAX = 2**31 - 1
@@ -63,7 +63,8 @@ NODE = Section(
         "type": Field(Choice(tuple(kind.value for kind in NodeType)), "What the node is for; default processor."),
         "module": Field(Text(1), "python:PACKAGE.MODULE:FUNCTION, grpc:HOST:PORT or unix:/PATH."),
         "engine": Field(Text(1), "HOST:PORT of the remote engine the node lives in."),
-        "config": Field(Free(), "What the module is given as its configuration."),
+        "config": Field(Free(), "What the module is given as its configuration: json_config of a gRPC module."),
+        "config_params": Field(TextMap(), "Further parameters, each a text: config_params of a gRPC module."),
         "filters": Field(Texts(), "CEL conditions; a document that fails one skips the module."),
         "pre_mappings": Field(Sections(MAPPING), "Field mappings before the module."),
         "post_mappings": Field(Sections(MAPPING), "Field mappings after the module."),

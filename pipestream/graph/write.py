@@ -61,6 +61,7 @@ def _node_values(node: Node) -> dict[str, Any]:
             module=(node.module, ""),
             engine=(node.engine, ""),
             config=(_plain(node.config), {}),
+            config_params=(dict(node.config_params), {}),
             filters=(list(node.filters), []),
             pre_mappings=([_mapping_values(mapping) for mapping in node.pre_mappings], []),
             post_mappings=([_mapping_values(mapping) for mapping in node.post_mappings], []),

@@ -23,6 +23,7 @@ class ModuleContext:
     idempotency_key: str = ""
     """The same for every repeat of the same work: a crash may call a module twice for one document."""
     config: Mapping[str, Any] = field(default_factory=dict)
+    config_params: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 300.0
 
 

@@ -96,6 +96,7 @@ def _request(document: PipeDoc, context: ModuleContext) -> ProcessDataRequest:
         ),
     )
     json_format.ParseDict(dict(context.config), request.config.json_config)
+    request.config.config_params.update(context.config_params)
     return request
 
 

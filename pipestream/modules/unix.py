@@ -1,7 +1,9 @@
 """Modules behind a Unix socket, in JSON.
 
 One connection per document: the document as protobuf JSON (field names as in the .proto files, bytes in
-base64), then the writing side is closed. The answer runs to the end of the connection:
+base64), then the writing side is closed. A node that has a ``config`` or ``config_params`` sends them along as the
+keys ``@config`` and ``@config_params`` of that object; no field of a document can have such a name, and an answer may
+repeat them. The answer runs to the end of the connection:
 
 * an object: the document that goes on;
 * an array of objects: several documents;
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from pipestream.modules.module import ModuleContext
 
+_CONFIG, _CONFIG_PARAMS = "@config", "@config_params"
 _MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _READ_BYTES = 64 * 1024
 
@@ -43,7 +46,7 @@ class SocketModule:
 
     def process(self, document: PipeDoc, context: ModuleContext) -> Sequence[PipeDoc]:
         try:
-            payload = json_format.MessageToJson(document, preserving_proto_field_name=True, indent=None).encode()
+            payload = json.dumps(_request(document, context)).encode()
         except (TypeError, ValueError) as error:  # an Any whose type this version does not know
             raise ModuleFailed(f"unix:{self._path}: the document cannot be written as JSON: {error}") from error
         try:
@@ -76,12 +79,22 @@ class SocketModule:
     def _document(self, item: Any, original: PipeDoc) -> PipeDoc:
         if not isinstance(item, dict):
             raise ModuleFailed(f"unix:{self._path}: expected documents, the answer has {type(item).__name__}")
+        fields = {key: value for key, value in item.items() if key not in (_CONFIG, _CONFIG_PARAMS)}
         try:
-            document = json_format.ParseDict(item, PipeDoc())
+            document = json_format.ParseDict(fields, PipeDoc())
         except json_format.ParseError as error:
             raise ModuleFailed(f"unix:{self._path}: the answer is not a PipeDoc: {str(error)[:500]}") from error
         carry_unknown_fields(original, document)
         return document
+
+
+def _request(document: PipeDoc, context: ModuleContext) -> dict[str, Any]:
+    payload: dict[str, Any] = json_format.MessageToDict(document, preserving_proto_field_name=True)
+    if context.config:
+        payload[_CONFIG] = dict(context.config)
+    if context.config_params:
+        payload[_CONFIG_PARAMS] = dict(context.config_params)
+    return payload
 
 
 def _exchange(path: str, payload: bytes, timeout_s: float) -> bytes:

@@ -73,6 +73,7 @@ class GraphMaker:
             module=self.pick(modules if kind is NodeType.PROCESSOR else ["", *modules]),
             engine=self.pick(["", "engine:49000"]),
             config=self.config(),
+            config_params=self.pick([{}, {"mode": "fast", "": self.word()}]),
             filters=tuple(self.random.sample(CONDITIONS[1:], self.random.randint(0, 2))),
             pre_mappings=tuple(self.make_mapping(f"m{number}") for number in range(self.random.randint(0, 2))),
             post_mappings=tuple(self.make_mapping(f"m{number}") for number in range(self.random.randint(0, 2))),

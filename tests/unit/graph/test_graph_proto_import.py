@@ -8,7 +8,7 @@ from pipestream.errors import GraphInvalid
 from pipestream.gen.ai.pipestream.config.v1 import pipeline_config_models_pb2 as config_pb2
 from pipestream.gen.ai.pipestream.data.v1 import pipeline_core_types_pb2 as data_pb2
 from pipestream.graph.model import DeadLetterPolicy, MappingType, NodeType, Transport
-from pipestream.graph.proto import from_binary, from_json, from_kept, from_proto, to_binary
+from pipestream.graph.proto import from_binary, from_json, from_kept, from_proto, to_binary, to_proto
 from pipestream.wire import DlqConfig, GraphEdge, GraphNode, PipelineGraph, ProcessingMapping
 
 
@@ -40,13 +40,15 @@ def test_retries_of_the_wire_are_attempts_after_the_first():
     assert graph.nodes[0].dead_letters.max_attempts == 4
 
 
-def test_parameters_of_a_configuration_join_the_rest():
+def test_a_configuration_and_its_parameters_stay_apart():
     config = data_pb2.ProcessConfiguration(config_params={"mode": "fast"})
     config.json_config.update({"threshold": 2})
     graph = from_proto(message(custom_config=config))
 
-    assert graph.nodes[0].config == {"threshold": 2, "mode": "fast"}
+    assert graph.nodes[0].config == {"threshold": 2}
     assert type(graph.nodes[0].config["threshold"]) is int
+    assert graph.nodes[0].config_params == {"mode": "fast"}
+    assert to_proto(graph).nodes[0].custom_config == config
 
 
 def test_a_mapping_without_a_type_has_that_of_its_configuration():

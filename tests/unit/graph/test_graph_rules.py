@@ -166,6 +166,27 @@ CASES = [
         "would lose digits",
     ),
     (
+        "parameters that are no mapping",
+        graph(nodes=NODES + "    config_params: fast\n"),
+        "nodes[2].config_params",
+        14,
+        "expected a mapping of text to text, not 'fast'",
+    ),
+    (
+        "a parameter that is no text",
+        graph(nodes=NODES + "    config_params: {depth: 2}\n"),
+        "nodes[2].config_params",
+        14,
+        "depth: expected text, not 2",
+    ),
+    (
+        "a parameter whose name is no text",
+        graph(nodes=NODES + "    config_params: {2: x}\n"),
+        "nodes[2].config_params",
+        14,
+        "key 2 must be text",
+    ),
+    (
         "connector without a kind",
         graph(sources=SOURCES + "    connector: {path: x}\n"),
         "datasources[0].connector.kind",

@@ -79,13 +79,21 @@ def test_the_module_learns_where_it_is_and_how_it_is_configured():
         seen["metadata"] = dict(context.invocation_metadata())
         return ProcessDataResponse(output_doc=request.document)
 
-    call(look, hop=3, attempt=2, idempotency_key="key-1", config={"depth": 2, "tags": ["a"]})
+    call(
+        look,
+        hop=3,
+        attempt=2,
+        idempotency_key="key-1",
+        config={"depth": 2, "tags": ["a"]},
+        config_params={"mode": "fast"},
+    )
 
     metadata = seen["request"].metadata
     assert (metadata.pipeline_name, metadata.pipe_step_name) == ("graph", "node")
     assert (metadata.stream_id, metadata.current_hop_number) == ("stream-1", 3)
     assert seen["request"].config.json_config["depth"] == 2
     assert list(seen["request"].config.json_config["tags"]) == ["a"]
+    assert dict(seen["request"].config.config_params) == {"mode": "fast"}
     assert seen["metadata"]["pipestream-idempotency-key"] == "key-1"
     assert seen["metadata"]["pipestream-attempt"] == "2"
 

@@ -15,10 +15,11 @@ FILES = sorted((Path(__file__).resolve().parents[2] / "data" / "pipedocs").glob(
 INPUT = PipeDoc(doc_id="in")
 
 
-def call(tmp_path, answer, document=INPUT, timeout_s=10.0):
+def call(tmp_path, answer, document=INPUT, timeout_s=10.0, **context):
     handler = answer if callable(answer) else lambda request: answer
     with SocketModuleServer(tmp_path / "m.sock", handler) as server:
-        return resolve_module(server.spec).process(document, ModuleContext("g", "n", "s", timeout_s=timeout_s))
+        values = ModuleContext("g", "n", "s", timeout_s=timeout_s, **context)
+        return resolve_module(server.spec).process(document, values)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,25 @@ def test_the_module_is_sent_the_documents_own_json(tmp_path):
             "blob_bag": {"blob": {"data": "AP8="}},
         }
     ]
+
+
+def test_the_module_learns_how_its_node_is_configured(tmp_path):
+    seen = []
+
+    def look(request: bytes) -> bytes:
+        seen.append(json.loads(request))
+        return b"null"
+
+    call(tmp_path, look, config={"depth": 2, "tags": ["a"]}, config_params={"mode": "fast"})
+
+    assert seen == [{"doc_id": "in", "@config": {"depth": 2, "tags": ["a"]}, "@config_params": {"mode": "fast"}}]
+
+
+def test_an_answer_may_repeat_the_configuration(tmp_path):
+    def twice(request: bytes) -> bytes:
+        return b"[" + request + b"," + request + b"]"
+
+    assert call(tmp_path, twice, config={"depth": 2}) == [INPUT, INPUT]
 
 
 def test_fields_that_json_cannot_carry_are_put_back(tmp_path):
