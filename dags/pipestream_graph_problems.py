@@ -1,13 +1,9 @@
 """Has no DAG: shows what is wrong with the files in ``graphs/`` as an import error in Airflow.
 
-It is a file of its own because Airflow takes down every DAG of a file that fails, and one broken graph must
-not stop the others.
+It is a file of its own because Airflow takes down every DAG of a file that fails, and one broken graph must not stop
+the others.
 """
 
-from __future__ import annotations
+from pipestream_airflow import refuse_broken_graphs
 
-from pathlib import Path
-
-from pipestream_airflow.dag_factory import refuse_broken_graphs
-
-refuse_broken_graphs(Path(__file__).parent / "graphs")
+refuse_broken_graphs("graphs")

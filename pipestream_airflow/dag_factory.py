@@ -6,8 +6,11 @@ version until the graph changes.
 
 from __future__ import annotations
 
+import logging
+import sys
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, TriggerRule, get_parsing_context
@@ -29,7 +32,6 @@ from pipestream_airflow.upkeep_operator import UpkeepOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from pipestream.graph.model import Datasource, Graph
 
@@ -44,26 +46,41 @@ TASK_DEFAULTS = {
     "max_retry_delay": timedelta(minutes=10),
 }
 
+log = logging.getLogger(__name__)
 
-def build_dags(folder: Path) -> list[DAG]:
-    """Return a DAG for every sound graph of a folder; in a task, only the DAG that the task belongs to.
 
-    A graph in design mode has none yet. What is wrong with the others, :func:`refuse_broken_graphs` says.
+def build_dags(folder: str | Path) -> dict[str, DAG]:
+    """Return a DAG for every sound graph of a folder, by its id; in a task, only the DAG that the task belongs to.
+
+    A graph in design mode has none yet. A broken graph has none either; :func:`refuse_broken_graphs`, in a DAG file of
+    its own, shows what is wrong with it.
+
+    :param folder: a folder of graph files; a relative one is next to the file that calls this.
     """
-    return _build_folder(folder, only=get_parsing_context().dag_id)[0]
+    dags, problems = _build_folder(_next_to_caller(folder), only=get_parsing_context().dag_id)
+    for problem in problems:
+        log.warning("%s", problem)
+    return {dag.dag_id: dag for dag in dags}
 
 
-def refuse_broken_graphs(folder: Path) -> None:
+def refuse_broken_graphs(folder: str | Path) -> None:
     """Fail if any graph of a folder cannot become a DAG.
 
     Airflow takes down all DAGs of a file that has an import error. So the file that calls this has none, and
     the error stands under its name, with the graph's file and line.
 
+    :param folder: as for :func:`build_dags`.
     :raises GraphInvalid: with every problem of every graph.
     """
-    problems = _build_folder(folder)[1]
+    problems = _build_folder(_next_to_caller(folder))[1]
     if problems:
         raise GraphInvalid(problems)
+
+
+def _next_to_caller(folder: str | Path) -> Path:
+    """Return a folder as the DAG file means it that called our caller. Airflow parses in a folder of its own."""
+    caller = sys._getframe(2).f_globals.get("__file__")
+    return Path(caller).absolute().parent / folder if caller else Path(folder).absolute()
 
 
 def _build_folder(folder: Path, only: str | None = None) -> tuple[list[DAG], list[Problem]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
+from typing import ClassVar
+
 from airflow.plugins_manager import AirflowPlugin
 
 from pipestream_airflow import drain_pool
@@ -11,4 +14,9 @@ class PipestreamPlugin(AirflowPlugin):
     """Keeps the pool of the drains the size that the settings say."""
 
     name = "pipestream"
-    listeners = (drain_pool,)
+    listeners: ClassVar[list[object]] = [drain_pool]
+
+
+def is_registered_by_entry_point() -> bool:
+    """Say whether the installed package registers the plugin by itself, so that ``plugins/`` must not do it again."""
+    return any(point.value.startswith(f"{__name__}:") for point in entry_points(group="airflow.plugins"))

@@ -95,8 +95,9 @@ def next_steps(result: DemoResult, *, keep: bool) -> list[str]:
     lines = [
         f"It took {result.seconds:.0f} s. What to do next:",
         f"  look at the ledger   PIPESTREAM_CONFIG={short_path(result.config_file)} {program} ledger entries",
-        f"  see it in Airflow    make up, then open {airflow} (the DAG is pipestream_sample); make down stops it",
-        f"  add your own graph   write dags/graphs/NAME.yaml, then: {program} graph validate dags/graphs",
+        f"  see it in Airflow    {program} up, then open {airflow} (the DAG is pipestream_sample)",
+        f"  stop it again        {program} down",
+        f"  add your own graph   after that, write dags/graphs/NAME.yaml, then: {program} graph validate dags/graphs",
         f"  read the logs        {short_path(result.logs)}",
     ]
     if keep:

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -37,6 +38,7 @@ from pipestream.errors import (
     LeaseStoreUnavailable,
     PipestreamError,
 )
+from pipestream.project import modules_folder
 
 _SERVER_SETTINGS: dict[type[PipestreamError], str] = {
     BrokerUnavailable: "KAFKA_BOOTSTRAP",
@@ -71,6 +73,8 @@ def _start(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
     ] = False,
 ) -> None:
+    # After everything else, as an editable install has it: a module of a graph must not hide a library.
+    sys.path.append(str(modules_folder(Path.cwd())))
     level = logging.INFO if verbose else logging.ERROR
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if not verbose:

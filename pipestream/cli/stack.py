@@ -49,7 +49,8 @@ def up(
     """Start the local stack; what runs already is left alone.
 
     All of its state is in .pipestream below the current folder (PIPESTREAM_STACK_FOLDER names another). Commands
-    run in this folder then find the stack by themselves.
+    run in this folder then find the stack by themselves. DAGs and graphs are in dags/, Python modules in modules/; a
+    folder without dags/ gets them, with the sample graph.
     """
     from pipestream.local import Stack, load_spec
     from pipestream.settings import CONFIG_VARIABLE, STACK_FOLDER

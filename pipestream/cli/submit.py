@@ -15,6 +15,7 @@ from pipestream.errors import TerminalError, TransientError
 from pipestream.graph.write import to_yaml
 from pipestream.local.jars import spark_home
 from pipestream.local.spark import spark_programs_environment
+from pipestream.project import python_path
 
 if TYPE_CHECKING:
     from pipestream.drain.request import DrainRequest
@@ -47,9 +48,7 @@ def submit_drain(settings: Settings, request: DrainRequest) -> DrainReport:
 
 
 def _environment() -> dict[str, str]:
-    root = str(Path(__file__).resolve().parents[2])
-    python_path = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, **spark_programs_environment(), "PYTHONPATH": os.pathsep.join(dict.fromkeys(python_path))}
+    return {**os.environ, **spark_programs_environment(), "PYTHONPATH": python_path(Path.cwd())}
 
 
 def _run(command: list[str]) -> int:

@@ -26,7 +26,7 @@ from pipestream.kafka.broker import Broker
 from pipestream.leases import open_lease_store
 from pipestream.ledger import Ledger
 from pipestream.local import Stack, load_spec
-from pipestream.local.airflow import REPOSITORY
+from pipestream.project import graphs_folder, make_project
 from pipestream.samples.generate import SAMPLES, write_sample_documents
 from pipestream.settings import ENV_PREFIX, STACK_PREFIX
 from pipestream.topic_names import intake_topic, node_topic
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from pipestream.graph.model import Graph
     from pipestream.settings import Settings
 
-GRAPH_FILE = REPOSITORY / "dags" / "graphs" / "sample.yaml"
 Tell = Callable[[str], None]
 
 
@@ -57,8 +56,8 @@ class DemoResult:
 def run_demo(tell: Tell, *, documents: int = 240, keep: bool = False) -> DemoResult:
     """Run sample documents through the sample graph on a stack of its own, and check what came of them.
 
-    The stack lives in ``demo`` below the stack's folder, on free ports, so it stands beside one that is up. An
-    earlier demo's folder is replaced.
+    The stack lives in ``demo`` below the stack's folder, on free ports, so it runs next to one that is up. Its DAGs
+    and its graph are there too, as the package brings them. An earlier demo's folder is replaced.
 
     :param tell: told each step when it is done.
     :param keep: leave the servers running.
@@ -67,10 +66,12 @@ def run_demo(tell: Tell, *, documents: int = 240, keep: bool = False) -> DemoRes
     started = time.monotonic()
     _forget_settings()
     folder = load_spec().folder / "demo"
-    graph = _load_sample_graph()
+    project = folder / "project"
     with _only_demo(folder):
-        stack = Stack(load_spec(profile="embedded", folder=folder, free_ports=True, durable=False))
+        stack = Stack(load_spec(profile="embedded", folder=folder, project=project, free_ports=True, durable=False))
         _clear(stack, tell)
+        make_project(project)
+        graph = load_graph(graphs_folder(project) / "sample.yaml", look_up=True)
         with _running(stack, tell, keep=keep):
             settings = stack.settings()
             taken_in = _bring_in(graph, settings, documents, tell)
@@ -104,15 +105,9 @@ def _forget_settings() -> None:
             del os.environ[name]
 
 
-def _load_sample_graph() -> Graph:
-    if not GRAPH_FILE.is_file():
-        raise StackError(f"{GRAPH_FILE} is missing; run the demo in a checkout of the project that has it")
-    return load_graph(GRAPH_FILE, look_up=True)
-
-
 @contextmanager
 def _only_demo(folder: Path) -> Iterator[None]:
-    """Keep a second demo of the same checkout from clearing away the first one's servers."""
+    """Keep a second demo in the same folder from clearing away the first one's servers."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         try:

@@ -19,8 +19,8 @@ from pipestream.local.server import Launch, Server, Site
 from pipestream.local.spark import spark_environment
 from pipestream.local.state import write_private
 from pipestream.local.tools import Report, get_json, run_tool
+from pipestream.project import dags_folder
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 ADMIN = "admin"
 
 
@@ -52,15 +52,13 @@ def airflow_environment(site: Site) -> dict[str, str]:
     ports, secrets = site.ports, site.secrets
     base_url = f"http://{HOST}:{ports.airflow}"
     database = f"{USER}:{secrets.postgres_password}@{HOST}:{ports.postgres}/airflow"
-    python_path = [str(REPOSITORY), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         **spark_environment(site),
         # spark-submit is found on the PATH, and it must be the one of this environment.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(python_path)),
         "AIRFLOW_HOME": str(site.folder / "airflow"),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder(site.spec.project)),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(site.spec.project / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         "AIRFLOW__CORE__PARALLELISM": "8",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pipestream.local.airflow import REPOSITORY, Airflow, spark_master
+from pipestream.local.airflow import Airflow, spark_master
 from pipestream.local.consul import Consul
 from pipestream.local.kafka import Kafka
 from pipestream.local.postgres import Postgres
 from pipestream.local.s3 import BUCKET, REGION, S3
 from pipestream.local.spark import WORKERS, SparkMaster, SparkWorker
+from pipestream.project import graphs_folder
 from pipestream.settings import CONFIG_VARIABLE
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def list_servers(site: Site, config_file: Path) -> list[Server]:
 def setting_values(site: Site) -> dict[str, Any]:
     """Return the product's settings that aim it at the stack, secrets included."""
     values: dict[str, Any] = {
-        "graphs_folder": str(REPOSITORY / "dags" / "graphs"),
+        "graphs_folder": str(graphs_folder(site.spec.project)),
         "sources_folder": str(site.folder / "sources"),
         "kafka_bootstrap": Kafka(site).address,
         "kafka_replication": 1,

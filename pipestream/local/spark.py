@@ -10,6 +10,7 @@ from pipestream.local.java import find_java_home
 from pipestream.local.ports import HOST
 from pipestream.local.server import Launch, Server, Site
 from pipestream.local.tools import get_json
+from pipestream.project import python_path
 
 if TYPE_CHECKING:
     from pipestream.local.tools import Report
@@ -33,7 +34,12 @@ def spark_programs_environment() -> dict[str, str]:
 def spark_environment(site: Site) -> dict[str, str]:
     """Return what drivers, workers and executors of a local stack must have in their environment."""
     scratch = str(site.data("spark") / "scratch")
-    return {**spark_programs_environment(), "SPARK_LOCAL_IP": HOST, "SPARK_LOCAL_DIRS": scratch}
+    return {
+        **spark_programs_environment(),
+        "SPARK_LOCAL_IP": HOST,
+        "SPARK_LOCAL_DIRS": scratch,
+        "PYTHONPATH": python_path(site.spec.project),
+    }
 
 
 class SparkMaster(Server):

@@ -65,6 +65,7 @@ _PORT_HELP = {
 
 VARIABLES: Mapping[str, str] = {
     f"{STACK_PREFIX}FOLDER": "Folder with all state of the stack; .pipestream unless set.",
+    f"{STACK_PREFIX}PROJECT": "Folder with the dags/ and modules/ that the stack runs; the current folder unless set.",
     f"{STACK_PREFIX}PROFILE": "embedded (Kafka, PostgreSQL, folders) or full (Consul, S3 and Spark besides); a "
     "folder keeps the one it was made with.",
     f"{STACK_PREFIX}POSTGRES": "auto (the system's PostgreSQL if it fits) or packaged (the Python package's).",
@@ -74,13 +75,14 @@ VARIABLES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class StackSpec:
-    """Which servers a stack has, where it keeps its state, and on which ports it listens.
+    """Which servers a stack has, where it keeps its state, whose DAGs it runs, and on which ports it listens.
 
     ``durable=False`` lets PostgreSQL skip fsync: for tests, whose data nobody needs after a power cut.
     """
 
     profile: Profile
     folder: Path
+    project: Path
     airflow: bool = False
     ports: Ports = Ports()
     durable: bool = True
@@ -92,6 +94,7 @@ def load_spec(
     folder: Path | None = None,
     airflow: bool = False,
     *,
+    project: Path | None = None,
     durable: bool = True,
     postgres: str | None = None,
     free_ports: bool = False,
@@ -115,6 +118,7 @@ def load_spec(
     return StackSpec(
         profile=cast("Profile", _choose("PROFILE", profile, get_args(Profile))),
         folder=folder,
+        project=Path(project or values.get(f"{STACK_PREFIX}PROJECT") or ".").absolute(),
         airflow=airflow,
         ports=_read_ports(ports, {} if free_ports else values, FREE_PORTS if free_ports else Ports()),
         durable=durable,

@@ -30,6 +30,7 @@ from pipestream.local.state import (
     write_private,
     write_state,
 )
+from pipestream.project import dags_folder, make_project
 from pipestream.settings import CONFIG_VARIABLE, STACK_PREFIX, Settings, load_settings
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Stack:
     def up(self, report: Report = _quiet, *, names: Collection[str] | None = None) -> list[str]:
         """Start every server that is not running, or those called ``names``, and return which it started.
 
-        On failure, what this call started is stopped again.
+        On failure, what this call started is stopped again. A project folder without ``dags/`` gets them first.
 
         :raises StackError: a server could not be found or started; the message has its last log lines. Or the folder
             holds a stack of another profile.
@@ -103,6 +104,8 @@ class Stack:
             self._clear_leftovers(missing)
             refuse_taken_ports(site.ports, [name for server in missing for name in server.port_names])
             self._remember(site)
+            if make_project(self.spec.project):
+                report(f"wrote {dags_folder(self.spec.project)} with the sample graph")
             Starter(self._state_file, report).start(missing)
             started = [server.name for server in missing]
             if "airflow" in started:

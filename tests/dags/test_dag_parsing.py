@@ -7,6 +7,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
@@ -378,6 +379,24 @@ def test_parsing_needs_no_network(dags_folder, write_graph, monkeypatch):
 
     assert set(bag.dags) == {"pipestream_chain"}
     assert bag.import_errors == {}
+
+
+def test_a_folder_of_graphs_is_looked_for_next_to_the_dag_file(tmp_path, monkeypatch):
+    (tmp_path / "dags" / "my graphs").mkdir(parents=True)
+    (tmp_path / "dags" / "my graphs" / "chain.yaml").write_text(dedent(CHAIN))
+    three_lines = 'from pipestream_airflow import build_dags\n\nglobals().update(build_dags("my graphs"))\n'
+    (tmp_path / "dags" / "mine.py").write_text(three_lines)
+    monkeypatch.chdir("/")
+
+    assert set(parse(tmp_path / "dags").dags) == {"pipestream_chain"}
+
+
+def test_a_broken_graph_is_logged_by_the_file_that_has_the_dags(dags_folder, write_graph, caplog):
+    write_graph("broken.yaml", BROKEN)
+
+    parse(dags_folder)
+
+    assert "broken.yaml:7: edges[0].to" in caplog.text
 
 
 SERIALIZE = """

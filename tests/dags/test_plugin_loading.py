@@ -7,7 +7,7 @@ import pytest
 from airflow import plugins_manager
 from airflow.sdk.exceptions import ParamValidationError
 
-from pipestream_airflow import drain_pool
+from pipestream_airflow import drain_pool, registration
 from pipestream_airflow.run_params import MODES, RunParams, form
 
 PACKAGE = Path(__file__).resolve().parents[2] / "pipestream_airflow"
@@ -15,14 +15,41 @@ TOPICS = ["intake.files", "pipestream.main.enrich"]
 
 
 # Airflow reads its ignore files with a class that pathspec wants to be called otherwise.
-@pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")
-def test_airflow_loads_the_plugin_and_only_its_registration_file():
-    plugins, errors = plugins_manager._get_plugins()
+quiet_pathspec = pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")
+
+
+@pytest.fixture
+def load_plugins():
+    """Loads the plugins anew, as a component of Airflow does when it starts."""
+
+    def load() -> tuple[list[str | None], dict[str, str]]:
+        plugins_manager._get_plugins.cache_clear()
+        plugins, errors = plugins_manager._get_plugins()
+        return [plugin.name for plugin in plugins], errors
+
+    yield load
+    plugins_manager._get_plugins.cache_clear()
+
+
+@quiet_pathspec
+def test_the_plugin_is_registered_once_by_the_package_and_its_folder_together(load_plugins):
+    names, errors = load_plugins()
 
     assert errors == {}
-    assert "pipestream" in {plugin.name for plugin in plugins}
+    assert names.count("pipestream") == 1
     stems = {file.stem for file in PACKAGE.glob("*.py")} - {"__init__"}
-    assert not stems & set(sys.modules)
+    assert not stems & set(sys.modules), "Airflow takes every file below plugins/ for a module of that name"
+
+
+@quiet_pathspec
+def test_the_plugin_is_registered_by_its_folder_where_the_package_is_not_installed(load_plugins, monkeypatch):
+    monkeypatch.setattr(registration, "entry_points", lambda **_: ())
+    monkeypatch.setattr(plugins_manager, "_load_entrypoint_plugins", lambda: ([], {}))
+
+    names, errors = load_plugins()
+
+    assert errors == {}
+    assert names.count("pipestream") == 1
 
 
 def test_a_task_runner_does_not_touch_the_pool(monkeypatch):

@@ -173,5 +173,5 @@ def test_the_packaged_postgres_can_be_asked_for(path, make_postgres):
 def test_without_any_postgres_the_way_out_is_named(path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
 
-    with pytest.raises(StackError, match="run `make setup`, or install PostgreSQL"):
+    with pytest.raises(StackError, match=r"pip install \"pipestream-airflow\[local\]\", or install PostgreSQL"):
         find_postgres("auto")
