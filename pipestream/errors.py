@@ -53,7 +53,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - NoWayBack               no topic leads to the node a dead letter failed at [dead_letters.destinations]
     - ActionConflict          an action's id was used before for something else [dead_letters.decisions]
   - RangeFailed               a task could not finish its range; its cause says which of both [drain.range_task] (range)
-  - DeadLettersOff            a document failed at a node without dead letters [drain.range_task] (range)
+  - DeadLettersOff            a document failed at a node without dead letters [engine.dead_letter_record] (range)
 
 Airflow retries a task on TransientError and fails it at once on TerminalError.
 A record that fails goes to the dead letters (or to the graph's error-end), never to a retry of the whole range.

@@ -51,13 +51,22 @@ def check_key_part(value: str, what: str) -> str:
     return value
 
 
-def derive_stream_id(lane: str, topic_id: str, topic: str, partition: int, offset: int) -> str:
-    """Return the stream id of an intake record.
+def record_origin(topic_id: str, topic: str, partition: int, offset: int) -> str:
+    """Return what names a record among all records.
 
-    The topic's id is part of it because a topic deleted and made again repeats names and offsets, and the
-    lane because a backfill's results must not overwrite those of the live run.
+    The topic's id is part of it because a topic deleted and made again repeats names and offsets.
     """
-    return str(uuid.uuid5(_STREAMS, f"{lane}/{topic_id}/{topic}/{partition}/{offset}"))
+    return f"{topic_id}/{topic}/{partition}/{offset}"
+
+
+def derive_stream_id(lane: str, origin: str) -> str:
+    """Return the id of a stream that enters a graph from a datasource.
+
+    The lane is part of it because a backfill's results must not overwrite those of the live run.
+
+    :param origin: what names the arrival: see ``record_origin`` for a record.
+    """
+    return str(uuid.uuid5(_STREAMS, f"{lane}/{origin}"))
 
 
 def derive_child_id(parent_stream_id: str, node_id: str, branch: str) -> str:

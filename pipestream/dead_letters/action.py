@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pipestream.dead_letters.decisions import DEFAULT_MAX_REPLAYS, Act, ActionPlan, PlannedRange
 from pipestream.dead_letters.letter import DeadLetter, State
 from pipestream.dead_letters.selection import EVERYTHING, Selection
-from pipestream.drain.dead_letters import FIRST_FAILED_AT, FOR_GRAPH, OWN, REPLAYS, original_headers
+from pipestream.engine.dead_letter_record import FIRST_FAILED_AT, FOR_GRAPH, OWN, REPLAYS, original_headers
 from pipestream.ids import check_key_part
 from pipestream.kafka.records import OutputRecord
 

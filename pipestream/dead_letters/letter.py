@@ -13,7 +13,7 @@ from typing import Self
 
 from google.protobuf.message import DecodeError
 
-from pipestream.drain.dead_letters import CONNECT, FIRST_FAILED_AT, OWN, REPLAYS
+from pipestream.engine.dead_letter_record import CONNECT, FIRST_FAILED_AT, OWN, REPLAYS
 from pipestream.errors import IdInvalid
 from pipestream.kafka.records import InputRecord, header
 from pipestream.topic_names import INTAKE_CLUSTER, TopicKind, parse_topic

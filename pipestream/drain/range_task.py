@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 
-from pipestream.errors import Concern, PipestreamError, printable
+from pipestream.errors import Concern, PipestreamError
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.ledger.entries import Tally
 
@@ -89,23 +89,6 @@ class RangeFailed(PipestreamError):
         self.outcome = outcome
         self.transient = outcome.transient
         super().__init__(f"{outcome.topic}[{outcome.partition}] stopped at {outcome.end}: {outcome.error}")
-
-
-class DeadLettersOff(PipestreamError):
-    """A document failed at a node that is to have no dead letters, so its range stops there."""
-
-    concerns = Concern.RANGE
-
-    def __init__(self, node_id: str, topic: str, partition: int, offset: int, cause: PipestreamError) -> None:
-        self.node_id = node_id
-        self.topic = topic
-        self.partition = partition
-        self.offset = offset
-        self.transient = cause.transient
-        super().__init__(
-            f"{topic}[{partition}] offset {offset} failed at node {node_id}, whose dead_letters are not enabled, so "
-            f"nothing behind it is drained: {printable(cause)}"
-        )
 
 
 Spread = Callable[[Sequence[RangeTask]], Iterable[RangeOutcome]]

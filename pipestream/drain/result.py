@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from pipestream.engine.outputs import Output
 from pipestream.errors import PipestreamError
 from pipestream.kafka.records import InputRecord, OutputRecord
 from pipestream.ledger.entries import Tally
@@ -26,6 +27,11 @@ class RecordResult:
     """The last failure of a document of this record."""
     is_given_up: bool = False
     """Whether it was not processed (to its end) but put aside; see ``ChunkProcessor.give_up``."""
+
+    def add(self, output: Output) -> None:
+        """Add an output of one of its documents."""
+        self.outputs.append(output.record)
+        self.objects.update(output.objects)
 
 
 class ChunkResult:

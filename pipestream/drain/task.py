@@ -22,7 +22,7 @@ from functools import partial
 from typing import TypeVar
 
 from pipestream import faults
-from pipestream.drain.chunk import ChunkProcessor
+from pipestream.drain.chunk import ChunkProcessor, chunk_processor
 from pipestream.drain.marks import Marks
 from pipestream.drain.note import read_note, write_note
 from pipestream.drain.range_task import RangeOutcome, RangeTask
@@ -106,14 +106,14 @@ class _RangeDrain:
         digest = graph_hash(graph)
         with ExitStack() as stack:
             store = stack.enter_context(open_store(settings.store_uri, settings))
-            services = stack.enter_context(open_services(graph, settings, task.node_id))
+            services = stack.enter_context(open_services(graph, settings, fused_with(graph, task.node_id)))
             writer = stack.enter_context(TransactionalWriter(settings, task.transactional_ids, task.topic))
             reader = stack.enter_context(OrderedRangeReader(settings, task.group, task.ranges))
             for (_, partition), committed in reader.committed().items():
                 self._take_up(partition, committed)
             marks = stack.enter_context(Marks(store, task, digest, self._patiently))
             marks.read(self.positions)
-            processor = ChunkProcessor(task, graph, digest, services, store, settings)
+            processor = chunk_processor(task, graph, digest, services, store, settings)
             starts = {(task.topic, partition): position for partition, position in self.positions.items()}
             for records, ends in reader.chunks(starts, settings.chunk_records):
                 result = self._process(processor, marks, records)
@@ -176,11 +176,11 @@ class _RangeDrain:
 
     def _process_suspect(self, processor: ChunkProcessor, record: InputRecord, deaths: int) -> RecordResult:
         node_id = self.task.node_id
-        policy = retry_policy(processor.graph.node_by_id.get(node_id), self.settings)
+        policy = retry_policy(processor.entrance.graph.node_by_id.get(node_id), self.settings)
         # The try that died before anybody looked was one as well; but which record it died at is not known.
         if deaths < max(1, policy.max_attempts - 1):
             return self._patiently(partial(processor.process_one, record))
-        error = ProcessDied(fused_with(processor.graph, node_id), deaths)
+        error = ProcessDied(fused_with(processor.entrance.graph, node_id), deaths)
         log.error("%s[%d] offset %d is given up: %s", record.topic, record.partition, record.offset, error)
         return processor.give_up(record, error, attempts=deaths + 1)
 

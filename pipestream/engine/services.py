@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import lru_cache
 
 from pipestream.engine.process import Services
 from pipestream.engine.remote import RemoteEngine
-from pipestream.graph.flow import fused_with
 from pipestream.graph.model import Graph
 from pipestream.graph.proto import from_kept, to_binary
 from pipestream.modules.resolve import resolve_module
@@ -17,15 +16,16 @@ from pipestream.settings import Settings
 
 
 @contextmanager
-def open_services(graph: Graph, settings: Settings, entry_node_id: str) -> Iterator[Services]:
-    """Yield the services for streams that enter at a node, and close its modules at the end.
+def open_services(graph: Graph, settings: Settings, node_ids: Iterable[str]) -> Iterator[Services]:
+    """Yield the services for a set of nodes, and close their modules at the end.
 
     Every module that may run is found now: one that cannot be found is a fault of the installation, and must
     stop the run before it makes a dead letter of every document.
 
+    :param node_ids: for a drain, the node of its topic and those fused with it; for an engine, all that it serves.
     :raises GraphInvalid: a module cannot be found.
     """
-    nodes = [graph.node_by_id[node_id] for node_id in fused_with(graph, entry_node_id)]
+    nodes = [graph.node_by_id[node_id] for node_id in node_ids]
     with ExitStack() as stack:
         modules = {
             spec: stack.enter_context(closing(resolve_module(spec)))

@@ -17,9 +17,9 @@ from confluent_kafka import Producer
 
 from pipestream import faults
 from pipestream.documents.references import key_of
-from pipestream.drain.dead_letters import CONNECT, OWN
 from pipestream.drain.marks import ROOT
 from pipestream.drain.range_task import RangeFailed
+from pipestream.engine.dead_letter_record import CONNECT, OWN
 from pipestream.kafka.connection import client_config
 from pipestream.kafka.records import header
 from pipestream.kafka.writer import TransactionalWriter

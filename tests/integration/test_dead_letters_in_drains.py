@@ -21,11 +21,11 @@ from pipestream.dead_letters import (
     histogram,
     list_dead_letters,
 )
-from pipestream.drain.dead_letters import CONNECT, OWN
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.range_task import RangeFailed
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
+from pipestream.engine.dead_letter_record import CONNECT, OWN
 from pipestream.errors import ModuleUnavailable
 from pipestream.graph.hashing import graph_hash
 from pipestream.kafka.connection import client_config

@@ -5,11 +5,11 @@ from functools import partial
 
 import pytest
 
-from pipestream.drain.dead_letters import CONNECT, OWN
 from pipestream.drain.local import LocalSpread
 from pipestream.drain.range_task import RangeFailed
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
+from pipestream.engine.dead_letter_record import CONNECT, OWN
 from pipestream.errors import RequestInvalid
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.versions import GraphVersions, find_version

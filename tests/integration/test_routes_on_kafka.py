@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pipestream.dead_letters import Act, ActionRequest, run_action
-from pipestream.drain.dead_letters import CONNECT
+from pipestream.engine.dead_letter_record import CONNECT
 from pipestream.kafka.records import header
 from pipestream_testing.pipeline import Pipeline
 

@@ -9,7 +9,8 @@ import pytest
 
 import pipestream
 from pipestream import errors
-from pipestream.drain.range_task import DeadLettersOff, RangeFailed, RangeOutcome
+from pipestream.drain.range_task import RangeFailed, RangeOutcome
+from pipestream.engine.dead_letter_record import DeadLettersOff
 
 EXAMPLES = [
     errors.LeaseUnavailable("t", 0, "run-1"),

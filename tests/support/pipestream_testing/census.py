@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC
 from pipestream.dead_letters.letter import DeadLetter, State, read_letter
-from pipestream.drain.dead_letters import CONNECT
+from pipestream.engine.dead_letter_record import CONNECT
 from pipestream.kafka.records import InputRecord, header
 from pipestream_testing.broker import ModelBroker
 from pipestream_testing.model_drain import ORIGIN, RUN

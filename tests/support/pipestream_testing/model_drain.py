@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pipestream.drain.dead_letters import REPLAYS, dead_letter
 from pipestream.drain.note import read_note, write_note
 from pipestream.drain.range_task import RangeOutcome, RangeTask, Spread
+from pipestream.engine.dead_letter_record import REPLAYS, dead_letter
 from pipestream.errors import ModuleFailed, ProducerFenced
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.kafka.records import InputRecord, OutputRecord, header

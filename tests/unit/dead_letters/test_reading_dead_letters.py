@@ -6,7 +6,7 @@ import pytest
 
 from pipestream.dead_letters.letter import Decision, LetterId, Origin, State, read_letter
 from pipestream.dead_letters.message import describe, to_dlq_message
-from pipestream.drain.dead_letters import dead_letter
+from pipestream.engine.dead_letter_record import dead_letter
 from pipestream.errors import IdInvalid, ModuleFailed
 from pipestream.kafka.records import InputRecord
 from pipestream.wire import PipeStream

@@ -22,7 +22,7 @@ GRAPH = Graph(
 
 
 def conditions_of(graph):
-    with open_services(graph, SETTINGS, "a") as services:
+    with open_services(graph, SETTINGS, ["a"]) as services:
         return services.conditions
 
 
@@ -38,5 +38,5 @@ def test_conditions_are_compiled_once_per_graph_version_in_a_worker():
 def test_a_module_that_cannot_be_found_is_refused_before_any_document():
     lost = replace(GRAPH, nodes=(replace(GRAPH.nodes[0], module="python:nowhere.at_all:step"), GRAPH.nodes[1]))
 
-    with pytest.raises(GraphInvalid, match="nowhere"), open_services(lost, SETTINGS, "a"):
+    with pytest.raises(GraphInvalid, match="nowhere"), open_services(lost, SETTINGS, ["a"]):
         pass

@@ -8,7 +8,7 @@ from typing import ClassVar
 import grpc
 import pytest
 
-from pipestream.drain.dead_letters import dead_letter
+from pipestream.engine.dead_letter_record import dead_letter
 from pipestream.engine.emission import Outcome
 from pipestream.engine.follow import follow, retry_policy
 from pipestream.engine.process import Services, process_node

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from traceback import format_exception
 
-from pipestream.errors import PipestreamError, printable
+from pipestream.errors import Concern, PipestreamError, printable
 from pipestream.kafka.records import Headers, InputRecord, OutputRecord, header
 
 CONNECT = "__connect.errors."
@@ -22,6 +22,23 @@ FOR_GRAPH = OWN + "for-graph"
 # A message or a trace of any length would push a record over the broker's limit. Of a trace, the end tells most.
 _MESSAGE_LIMIT = 2_000
 _TRACE_LIMIT = 4_000
+
+
+class DeadLettersOff(PipestreamError):
+    """A document failed at a node that is to have no dead letters, so its range stops there."""
+
+    concerns = Concern.RANGE
+
+    def __init__(self, node_id: str, topic: str, partition: int, offset: int, cause: PipestreamError) -> None:
+        self.node_id = node_id
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.transient = cause.transient
+        super().__init__(
+            f"{topic}[{partition}] offset {offset} failed at node {node_id}, whose dead_letters are not enabled, so "
+            f"nothing behind it is drained: {printable(cause)}"
+        )
 
 
 def dead_letter(

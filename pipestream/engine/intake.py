@@ -1,0 +1,163 @@
+"""Turn what arrives into a stream that can be processed: decode it, settle account and identity, fetch its document.
+
+The same for everything that carries streams. A drain has a record of a topic; an engine that is called has a stream in
+hand. Where it enters is an ``Entrance``; what a stream id is derived from is an ``origin``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from pipestream.documents.references import key_of
+from pipestream.errors import DocumentMissing, PipestreamError, RecordInvalid
+from pipestream.graph.model import Graph
+from pipestream.ids import check_key_part, derive_child_id, derive_stream_id
+from pipestream.kafka.records import InputRecord
+from pipestream.objects.store import ObjectStore
+from pipestream.wire import PipeDoc, PipeStream
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """Where streams enter a graph, and in which lane."""
+
+    graph: Graph
+    node_id: str
+    lane: str
+    datasource_id: str = ""
+    """Empty: they come from another node, and have account and identity already."""
+    is_live: bool = True
+    """Whether the lane is the live one. A backfill gives its streams identities of their own."""
+
+    @property
+    def renames(self) -> bool:
+        """Whether a stream from another node gets a new identity here."""
+        return not self.datasource_id and not self.is_live
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One record that arrives, and what a derived id is made of.
+
+    An engine without a topic gives the record that a replay would send: its topic, with partition and offset -1.
+    """
+
+    record: InputRecord
+    origin: str
+    """The same for every try, and of no other arrival: the place in a topic, or a key that the caller gives."""
+
+
+def take_in(arrivals: Sequence[Arrival], entrance: Entrance, store: ObjectStore) -> list[PipeStream | PipestreamError]:
+    """Return each arrival's stream with its document inline, or why there is none. One fetch for all."""
+    streams: list[PipeStream | PipestreamError] = []
+    wanted: list[tuple[int, PipeStream, str]] = []
+    for index, arrival in enumerate(arrivals):
+        try:
+            stream, key = read_arrival(arrival, entrance)
+        except PipestreamError as error:
+            streams.append(error)
+        else:
+            streams.append(stream)
+            if key:
+                wanted.append((index, stream, key))
+    found = store.get_many([key for _, _, key in wanted])
+    for (index, stream, key), data in zip(wanted, found, strict=True):
+        try:
+            stream.document.CopyFrom(_decode_document(key, data))
+        except PipestreamError as error:
+            streams[index] = error
+    return streams
+
+
+def read_arrival(arrival: Arrival, entrance: Entrance) -> tuple[PipeStream, str]:
+    """Return an arrival's stream as it enters the graph, and the key of its document; no key if that is inline.
+
+    :raises RecordInvalid, IdInvalid: it cannot enter here.
+    """
+    stream = decode_stream(arrival.record.value)
+    return stream, admit(stream, entrance, arrival.origin)
+
+
+def decode_stream(value: bytes | None) -> PipeStream:
+    """Return the stream that a record's value is.
+
+    :raises RecordInvalid: it is not one.
+    """
+    if value is None:
+        raise RecordInvalid("the record has no value; a PipeStream was expected")
+    try:
+        return PipeStream.FromString(value)
+    except DecodeError as error:
+        raise RecordInvalid(f"the record's value is not a PipeStream: {error}") from None
+
+
+def admit(stream: PipeStream, entrance: Entrance, origin: str) -> str:
+    """Give a stream the account and the identity it has in the graph, in place.
+
+    :return: the key of its document; empty if that is inline.
+    :raises RecordInvalid, IdInvalid: it cannot enter here.
+    """
+    if stream.WhichOneof("document_payload") is None:
+        raise RecordInvalid("the stream has neither a document nor a reference to one")
+    if entrance.datasource_id:
+        stream.current_node_id = entrance.node_id
+        settle_account(stream, entrance)
+    elif not stream.stream_id:
+        raise RecordInvalid("a stream on a node's topic needs a stream_id")
+    elif stream.current_node_id != entrance.node_id:
+        raise RecordInvalid(f"the stream is on its way to {stream.current_node_id!r}, not to {entrance.node_id!r}")
+    # Before the identity changes: a reference without a key follows from the one that the stream came with.
+    key = "" if stream.HasField("document") else key_of(stream)
+    if entrance.datasource_id:
+        _enter_graph(stream, entrance, origin)
+    else:
+        enter_lane(stream, entrance)
+    check_key_part(stream.metadata.account_id, "account id")
+    check_key_part(stream.stream_id, "stream id")
+    return key
+
+
+def settle_account(stream: PipeStream, entrance: Entrance) -> None:
+    """Give a stream the account of its datasource: whoever can write to the topic cannot choose another, and so
+    reach documents that are not theirs.
+
+    :raises RecordInvalid: it says that it is of another one.
+    """
+    datasource = entrance.graph.datasource_by_id[entrance.datasource_id]
+    for account_id in (stream.metadata.account_id, stream.document_ref.account_id):
+        if account_id not in ("", datasource.account_id):
+            raise RecordInvalid(
+                f"the record is of account {account_id!r}, but datasource {datasource.datasource_id} "
+                f"is of {datasource.account_id!r}"
+            )
+    stream.metadata.account_id = datasource.account_id
+
+
+def enter_lane(stream: PipeStream, entrance: Entrance) -> None:
+    """In a backfill, give a stream from another node a new identity: the live run's objects and children have names
+    derived from the one it has.
+    """
+    if entrance.renames:
+        stream.stream_id = derive_child_id(stream.stream_id, entrance.node_id, f"lane/{entrance.lane}")
+
+
+def _enter_graph(stream: PipeStream, entrance: Entrance, origin: str) -> None:
+    """Give a stream from a datasource its identity: derived, so that a second try makes the same one."""
+    stream.stream_id = derive_stream_id(entrance.lane, origin)
+    stream.cluster_id = entrance.graph.cluster_id
+    stream.hop_count = 0
+    stream.metadata.datasource_id = entrance.datasource_id
+    stream.metadata.entry_node_id = entrance.node_id
+    stream.metadata.graph_id = entrance.graph.graph_id
+
+
+def _decode_document(key: str, data: bytes | DocumentMissing) -> PipeDoc:
+    if isinstance(data, DocumentMissing):
+        raise data
+    try:
+        return PipeDoc.FromString(data)
+    except DecodeError as error:
+        raise RecordInvalid(f"object {key} is not a PipeDoc: {error}") from None

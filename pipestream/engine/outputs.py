@@ -1,0 +1,172 @@
+"""Turn an emission into the record that is sent and the object that the record refers to.
+
+Nothing is sent or stored here. Whoever does stores the object first: a record must not refer to what is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pipestream.documents.references import key_of, stream_key
+from pipestream.engine.dead_letter_record import DeadLettersOff, dead_letter
+from pipestream.engine.emission import Emission, Outcome
+from pipestream.engine.intake import Arrival, Entrance, decode_stream, enter_lane, settle_account
+from pipestream.errors import IdInvalid, RecordInvalid
+from pipestream.graph.flow import destination_of
+from pipestream.graph.model import Graph
+from pipestream.ids import derive_stream_id
+from pipestream.kafka.records import OutputRecord
+from pipestream.topic_names import dead_letter_topic, intake_dead_letter_topic, node_topic
+from pipestream.wire import DocumentReference, PipeDoc, PipeStream
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A record to send, and what to store before."""
+
+    record: OutputRecord
+    objects: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def output_of(emission: Emission, graph: Graph) -> Output:
+    """Return the output of a stream that goes on to a node or to an end of the graph."""
+    if emission.outcome is Outcome.EDGE:
+        assert emission.edge is not None
+        topic = destination_of(emission.edge, graph).topic
+    else:
+        topic = node_topic(graph.cluster_id, emission.to_node_id)
+    stream = emission.stream
+    key = (stream.document.doc_id or stream.document_ref.doc_id or stream.stream_id).encode()
+    headers = (
+        ("pipestream.stream", stream.stream_id.encode()),
+        ("pipestream.from", emission.node_id.encode()),
+    )
+    value, objects = _by_reference(emission)
+    return Output(OutputRecord(topic, key, value, headers), objects)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterWriter:
+    """Writes the dead letters of one run."""
+
+    entrance: Entrance
+    run_id: str
+    graph_hash: str
+    now: Callable[[], float]
+
+    def letter_of(self, emission: Emission, arrival: Arrival, *, is_entry: bool) -> Output:
+        """Return the dead letter of a stream.
+
+        :param is_entry: it failed at the node that it entered at, so its letter is the record as it came.
+        :raises DeadLettersOff: its node is to have none.
+        """
+        assert emission.error is not None
+        graph, node = self.entrance.graph, self.entrance.graph.node_by_id[emission.node_id]
+        if not node.dead_letters.enabled:
+            record = arrival.record
+            raise DeadLettersOff(node.node_id, record.topic, record.partition, record.offset, emission.error)
+        if is_entry:
+            value, objects = self._entry_letter(arrival, node.node_id, node.dead_letters.include_payload)
+        else:
+            value, objects = _by_reference(emission)
+        letter = dead_letter(
+            arrival.record,
+            emission.error,
+            topic=self._topic(node.node_id, is_entry=is_entry),
+            node_id=node.node_id,
+            attempts=emission.attempts,
+            run_id=self.run_id,
+            graph_id=graph.graph_id,
+            graph_hash=self.graph_hash,
+            now=self.now(),
+            module=node.module,
+            value=value,
+        )
+        return Output(letter, objects)
+
+    def _topic(self, node_id: str, *, is_entry: bool) -> str:
+        if is_entry and self.entrance.datasource_id:
+            return intake_dead_letter_topic(self.entrance.datasource_id)
+        graph = self.entrance.graph
+        override = graph.node_by_id[node_id].dead_letters.topic_override
+        return override or dead_letter_topic(graph.cluster_id, node_id)
+
+    def _entry_letter(
+        self, arrival: Arrival, node_id: str, include_payload: bool
+    ) -> tuple[bytes | None, Mapping[str, bytes]]:
+        """Return the value of the letter, and what it refers to; no value where that is the record's own.
+
+        A record that cannot be read stays as it is: there is nothing to change in it.
+        """
+        try:
+            stream = decode_stream(arrival.record.value)
+            is_changed = self._rename_for_replay(stream)
+            objects: Mapping[str, bytes] = {}
+            if stream.HasField("document") and not include_payload:
+                objects = self._put_document_aside(arrival, stream, node_id)
+                is_changed = True
+        except (RecordInvalid, IdInvalid):
+            return None, {}
+        return (stream.SerializeToString(deterministic=True) if is_changed else None), objects
+
+    def _rename_for_replay(self, stream: PipeStream) -> bool:
+        """Give a letter of a node's backfill the identity that the backfill gave its record; return whether it did.
+
+        A replay goes through the live topic. Under the record's own identity it would overwrite what the live run
+        made of it.
+        """
+        if not self.entrance.renames:
+            return False
+        if not stream.HasField("document"):
+            stream.document_ref.object_key = key_of(stream)  # which may follow from the identity
+        enter_lane(stream, self.entrance)
+        return True
+
+    def _put_document_aside(self, arrival: Arrival, stream: PipeStream, node_id: str) -> Mapping[str, bytes]:
+        """Put a reference in place of a document; return the object that it refers to."""
+        if self.entrance.datasource_id:
+            settle_account(stream, self.entrance)
+        account_id = stream.metadata.account_id
+        # Derived from where it came from, so that it is the same in a second try and no other record's.
+        stored_as = derive_stream_id(self.entrance.lane, arrival.origin)
+        key = _variant(stream_key(account_id, stored_as, node_id), "failed")
+        objects = {key: _encode(stream.document)}
+        stream.document_ref.CopyFrom(
+            DocumentReference(
+                doc_id=stream.document.doc_id, source_node_id=node_id, account_id=account_id, object_key=key
+            )
+        )
+        return objects
+
+
+def _by_reference(emission: Emission) -> tuple[bytes, Mapping[str, bytes]]:
+    """Return the stream with a reference in place of its document, and the object that it refers to."""
+    stream = emission.stream
+    objects = {}
+    if stream.HasField("document"):
+        account_id = stream.metadata.account_id
+        reference = DocumentReference(
+            doc_id=stream.document.doc_id, source_node_id=emission.node_id, account_id=account_id
+        )
+        key = stream_key(account_id, stream.stream_id, emission.node_id)
+        visits = list(stream.processing_path).count(emission.node_id)
+        if emission.error is not None:
+            # What a node could not process is its input. Under the name of its output, a replay that succeeds
+            # would overwrite what it came from, and one that dies then would process its own output.
+            key = reference.object_key = _variant(key, f"failed.{stream.hop_count}")
+        elif visits > 1:
+            # In a cycle a node has several outputs for one stream; a replay of an earlier hop needs its own.
+            key = reference.object_key = _variant(key, str(visits))
+        objects[key] = _encode(stream.document)
+        stream.document_ref.CopyFrom(reference)  # takes the document's place
+    return stream.SerializeToString(deterministic=True), objects
+
+
+def _encode(document: PipeDoc) -> bytes:
+    return document.SerializeToString(deterministic=True)
+
+
+def _variant(key: str, name: str) -> str:
+    """Return the key of another document of the same stream and node; node ids have no dots."""
+    return f"{key.removesuffix('.pb')}.{name}.pb"
