@@ -30,6 +30,8 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - DatabaseRefused         PostgreSQL answers, and will not do what is asked
     - LeaseStoreRefused       Consul answers, and will not do what is asked
     - DesiredStateInvalid     what a lease store holds as the desired state of a topic is something else
+    - StoreRefused            the object store answers, and will not do what is asked
+    - LedgerDamaged           a table of the ledger cannot be read
     - LedgerConflict          another run entered an overlapping range first (range)
     - OffsetsExpired          Kafka deleted offsets that are to be read (range)
     - TopicRewound            the ledger is ahead of the topic (range)
@@ -275,6 +277,22 @@ class IdInvalid(TerminalError):
     """An id cannot become part of a topic, a key or a path."""
 
     concerns = Concern.RECORD
+
+
+class StoreRefused(TerminalError):
+    """The object store answers, and will not do what is asked: a key, a right or a bucket is missing."""
+
+
+class LedgerDamaged(TerminalError):
+    """A table of the ledger is not as Delta left it, or wants more than this version of Delta can do."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        self.place = place
+        self.reason = reason[:500]
+        super().__init__(
+            f"the table {place} cannot be read: {self.reason}. If another program upgraded it, upgrade deltalake here; "
+            f"else restore the folder from a backup, without leaving out any file"
+        )
 
 
 class LedgerConflict(TerminalError):

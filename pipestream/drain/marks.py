@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pipestream.drain.range_task import RangeTask
-from pipestream.errors import DocumentMissing, Overtaken, StoreUnavailable
+from pipestream.errors import DocumentMissing, Overtaken, StoreRefused, StoreUnavailable
 from pipestream.ids import check_key_part
 from pipestream.kafka.records import InputRecord
 from pipestream.objects.store import ObjectStore
@@ -116,7 +116,7 @@ class Marks:
             return  # they are the newer run's now
         try:
             self._take_back()
-        except StoreUnavailable as trouble:
+        except (StoreUnavailable, StoreRefused) as trouble:
             # Left over they are harmless, and the error that ended the try matters more.
             log.warning("marks of %s stay: %s", ", ".join(self._keys.values()), trouble)
 

@@ -15,7 +15,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from pipestream.arrow import from_stream, to_rows
-from pipestream.errors import StoreUnavailable
+from pipestream.errors import LedgerDamaged, StoreRefused, StoreUnavailable
+from pipestream.objects.s3 import delta_options, read_answer
 from pipestream.settings import Settings
 
 # Every round of a race has a winner, so this is how many writers may meet at one app transaction.
@@ -37,11 +38,11 @@ class Place:
         if uri.startswith("file://"):
             folder = Path(unquote(uri.removeprefix("file://"))).resolve()
             return cls(str(folder), folder, None)
-        return cls(uri, None, _s3_options(settings))
+        return cls(uri, None, delta_options(settings))
 
     def find(self, name: str) -> DeltaTable | None:
         """Return a table as it is now, or None where it was never written to. Makes nothing."""
-        with explained():
+        with explained(f"{self.root}/{name}"):
             try:
                 return DeltaTable(f"{self.root}/{name}", storage_options=self.options)
             except TableNotFoundError:
@@ -52,7 +53,7 @@ class Place:
         found = self.find(name)
         if found is not None:
             return found
-        with explained():
+        with explained(f"{self.root}/{name}"):
             try:
                 # "ignore": whoever comes second finds the first one's table.
                 return DeltaTable.create(
@@ -70,7 +71,7 @@ def append(table: DeltaTable, rows: pa.Table, versions: dict[str, int]) -> None:
         someone is this very call: S3 may take a commit whose answer is lost, and the client then asks again.
     """
     transactions = [Transaction(app_id, version) for app_id, version in sorted(versions.items())]
-    with explained():
+    with explained(table.table_uri):
         write_deltalake(table, rows, mode="append", commit_properties=CommitProperties(app_transactions=transactions))
 
 
@@ -78,7 +79,7 @@ def read(table: DeltaTable, predicate: str | None, columns: list[str] | None = N
     """Return the rows that a predicate holds for."""
     # Not to_pyarrow_table(): its scanner's threads outlive it, and two of three processes that
     # used it aborted when the interpreter exited.
-    with explained():
+    with explained(table.table_uri):
         return from_stream(table.scan(columns=columns, predicate=predicate))
 
 
@@ -102,31 +103,33 @@ def all_hold(*, since: tuple[str, datetime] | None = None, **wanted: str | None)
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """Turn the trouble of a store that does not answer into an error that a retry may mend."""
+def explained(place: str) -> Iterator[None]:
+    """Turn Delta's errors into ours, which say whether a retry helps.
+
+    :param place: where the table is.
+    """
     try:
         yield
     except (CommitFailedError, TableNotFoundError):
         raise
-    except (DeltaError, OSError) as error:
-        raise StoreUnavailable(f"the ledger: {str(error).splitlines()[0] if str(error) else error!r}") from error
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        raise _explain(place, error) from error
+
+
+def _explain(place: str, error: Exception) -> StoreUnavailable | StoreRefused | LedgerDamaged:
+    text = str(error)
+    answer = read_answer(text)
+    if answer is not None and answer.is_refusal:
+        return StoreRefused(f"the ledger at {place}: {answer.way_out}")
+    if isinstance(error, PermissionError):
+        return StoreRefused(f"the ledger at {place}: access is denied; correct the folder's rights")
+    first_line = text.splitlines()[0] if text else repr(error)
+    # Delta read what there is and cannot use it, unless the store failed it on the way.
+    if not isinstance(error, OSError) and "Generic S3 error" not in text:
+        return LedgerDamaged(place, first_line)
+    return StoreUnavailable(f"the ledger: {first_line}")
 
 
 def _equal(column: str, value: str) -> str:
     escaped = value.replace("'", "''")
     return f"{column} = '{escaped}'"
-
-
-def _s3_options(settings: Settings) -> dict[str, str]:
-    options = {"aws_region": settings.s3_region}
-    if settings.s3_endpoint:
-        options |= {
-            "aws_endpoint": settings.s3_endpoint,
-            "aws_allow_http": str(settings.s3_endpoint.startswith("http://")).lower(),
-        }
-    if settings.s3_access_key and settings.s3_secret_key:
-        options |= {
-            "aws_access_key_id": settings.s3_access_key.get_secret_value(),
-            "aws_secret_access_key": settings.s3_secret_key.get_secret_value(),
-        }
-    return options

@@ -62,7 +62,7 @@ def tidy(name: str, table: DeltaTable, asked_hours: int = SHORTEST_RETENTION_HOU
     :raises LedgerBusy: others wrote at the same moment.
     """
     hours = retention_hours(table, asked_hours)
-    with explained():
+    with explained(table.table_uri):
         try:
             joined = table.optimize.compact()
             # In full, as Spark does it: a commit that lost a race leaves a file that no version knows.
@@ -75,7 +75,7 @@ def tidy(name: str, table: DeltaTable, asked_hours: int = SHORTEST_RETENTION_HOU
 
 def checkpoint(table: DeltaTable) -> int:
     """Write the table's state as one file, delete log files that have outlived their retention; return the version."""
-    with explained():
+    with explained(table.table_uri):
         table.update_incremental()
         table.create_checkpoint()
         table.cleanup_metadata()

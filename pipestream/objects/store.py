@@ -5,19 +5,18 @@ A store's connections belong to the process that opened it: open one per process
 
 from __future__ import annotations
 
-import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PermissionDeniedError
 from obstore.store import LocalStore, S3Store
 
-from pipestream.errors import DocumentMissing, SettingsInvalid, StoreUnavailable
+from pipestream.errors import DocumentMissing, SettingsInvalid, StoreRefused, StoreUnavailable
 from pipestream.objects.keys import check_key
-from pipestream.objects.s3 import obstore_options, split_bucket
+from pipestream.objects.s3 import obstore_options, read_answer, split_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 _CONCURRENCY = 16
 
 _NOT_FOUND = (NotFoundError, FileNotFoundError)
-_S3_CODE = re.compile(r"<Code>(\w+)</Code>")
+_NOT_ALLOWED = (PermissionDeniedError, PermissionError)
 _XML_HEAD = '<?xml version="1.0" encoding="UTF-8"?>'
 
 _Item = TypeVar("_Item")
@@ -87,14 +86,15 @@ class ObjectStore:
     def put(self, key: str, data: bytes) -> None:
         """Store an object, over one that may be there.
 
-        :raises StoreUnavailable: the store refused or did not answer.
+        :raises StoreUnavailable: the store did not answer.
+        :raises StoreRefused: it will not do this, for us or at all. Every call below may raise it too.
         """
         check_key(key)
         try:
             # One request for any size: a multipart upload that dies leaves parts behind that cost money.
             obstore.put(self._backend, key, data, use_multipart=False)
         except (BaseError, OSError) as error:
-            raise self._unavailable("put", key, error) from error
+            raise self._failed("put", key, error) from error
 
     def put_new(self, key: str, data: bytes) -> bool:
         """Store an object unless there is one of that name, and say whether it was stored.
@@ -109,7 +109,7 @@ class ObjectStore:
         except AlreadyExistsError:
             return False
         except (BaseError, OSError) as error:
-            raise self._unavailable("put", key, error) from error
+            raise self._failed("put", key, error) from error
         return True
 
     def get(self, key: str) -> bytes:
@@ -181,7 +181,7 @@ class ObjectStore:
                 for entry in page:
                     yield entry["path"]
         except (BaseError, OSError) as error:
-            raise self._unavailable("list", prefix, error) from error
+            raise self._failed("list", prefix, error) from error
 
     def delete(self, key: str) -> None:
         """Remove an object; one that is not there is no error.
@@ -193,32 +193,32 @@ class ObjectStore:
             obstore.delete(self._backend, key)
         except (BaseError, OSError) as error:
             trouble = self._not_got("delete", key, error)
-            if isinstance(trouble, StoreUnavailable):
+            if not isinstance(trouble, DocumentMissing):
                 raise trouble from error
 
-    def _not_got(self, verb: str, key: str, error: Exception) -> DocumentMissing | StoreUnavailable:
+    def _not_got(self, verb: str, key: str, error: Exception) -> DocumentMissing | StoreUnavailable | StoreRefused:
         """Tell "no such object" from "no such bucket, mount or account", where no document is to blame."""
         if self._folder is None:
-            missing = isinstance(error, _NOT_FOUND) and _s3_code(error) == "NoSuchKey"
+            answer = read_answer(str(error))
+            missing = isinstance(error, _NOT_FOUND) and answer is not None and answer.code == "NoSuchKey"
         else:
             not_there = isinstance(error, _NOT_FOUND) or "(os error 20)" in str(error)
             missing = not_there and self._folder.is_dir()
         if missing:
             return DocumentMissing(f"there is no object {key} in {self.uri}")
-        return self._unavailable(verb, key, error)
+        return self._failed(verb, key, error)
 
-    def _unavailable(self, verb: str, key: str, error: Exception) -> StoreUnavailable:
-        if _s3_code(error) == "NoSuchBucket":
-            return StoreUnavailable(f"{self.uri}: the bucket does not exist; make it, or correct the address")
+    def _failed(self, verb: str, key: str, error: Exception) -> StoreUnavailable | StoreRefused:
+        answer = read_answer(str(error)) if self._folder is None else None
+        if answer is not None and answer.is_refusal:
+            return StoreRefused(f"{self.uri}: could not {verb} {key!r}: {answer.way_out}")
+        if isinstance(error, _NOT_ALLOWED):
+            return StoreRefused(f"{self.uri}: could not {verb} {key!r}: access is denied; correct the folder's rights")
         return StoreUnavailable(f"{self.uri}: could not {verb} {key!r}: {_first_line(error)}")
-
-
-def _s3_code(error: Exception) -> str:
-    found = _S3_CODE.search(str(error))
-    return found[1] if found else ""
 
 
 def _first_line(error: Exception) -> str:
     """obstore's messages go on for pages of debug output; the first line is what a person can use."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0].removesuffix(_XML_HEAD)
-    return f"{text[:500]}{_s3_code(error)}"
+    answer = read_answer(str(error))
+    return f"{text[:500]}{answer.code if answer else ''}"

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 
-from pipestream.errors import DocumentMissing, StoreUnavailable
+from pipestream.errors import DocumentMissing, StoreRefused, StoreUnavailable
+from pipestream.ledger import Ledger
 from pipestream.objects.buckets import ensure_buckets
 from pipestream.objects.store import open_store
 
@@ -76,22 +77,76 @@ def test_two_prefixes_of_one_bucket_do_not_see_each_other(settings, store):
         assert not other.exists("a.pb")
 
 
-@pytest.mark.parametrize("call", ["get", "exists", "delete"])
-def test_a_missing_bucket_is_trouble_of_the_store_not_of_a_document(settings, call):
-    with (
-        open_store("s3://no-such-bucket", settings) as store,
-        pytest.raises(StoreUnavailable, match="the bucket does not exist"),
-    ):
-        getattr(store, call)("a.pb")
+def with_a_wrong_secret(settings):
+    return settings.model_copy(update={"s3_secret_key": SecretStr("wr0ng-secret")})
 
 
-def test_a_wrong_key_is_trouble_of_the_store_and_is_not_shown(settings):
-    wrong = settings.model_copy(update={"s3_secret_key": SecretStr("wr0ng-secret")})
+def with_a_wrong_key(settings):
+    return settings.model_copy(update={"s3_access_key": SecretStr("n0body")})
 
-    with open_store(wrong.store_uri, wrong) as store, pytest.raises(StoreUnavailable) as caught:
-        store.get("a.pb")
 
+def with_a_missing_bucket(settings):
+    return settings.model_copy(update={"store_uri": "s3://no-such-bucket", "ledger_uri": "s3://no-such-bucket/ledger"})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store: store.get("a.pb"),
+        lambda store: store.get_many(["a.pb", "b.pb"]),
+        lambda store: store.put("a.pb", b"x"),
+        lambda store: store.put_new("a.pb", b"x"),
+        lambda store: store.exists("a.pb"),
+        lambda store: store.delete("a.pb"),
+        lambda store: list(store.list()),
+    ],
+    ids=["get", "get_many", "put", "put_new", "exists", "delete", "list"],
+)
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (with_a_wrong_secret, "s3_secret_key"),
+        (with_a_wrong_key, "s3_access_key"),
+        (with_a_missing_bucket, "the bucket does not exist"),
+    ],
+)
+def test_what_the_server_refuses_is_trouble_of_the_settings_that_no_retry_changes(settings, change, reason, call):
+    refused = change(settings)
+
+    with open_store(refused.store_uri, refused) as store, pytest.raises(StoreRefused, match=reason) as caught:
+        call(store)
+
+    assert not caught.value.transient
     assert "wr0ng-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("change", [with_a_wrong_secret, with_a_wrong_key, with_a_missing_bucket])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda ledger: ledger.heads("g", "t", [0]),
+        lambda ledger: ledger.table_uris(),
+        lambda ledger: ledger.find_plan("plan"),
+        lambda ledger: ledger.entries(),
+    ],
+    ids=["heads", "tables", "plan", "entries"],
+)
+def test_what_the_server_refuses_the_ledger_is_not_tried_again(settings, unique, change, call):
+    refused = change(settings.model_copy(update={"ledger_uri": f"s3://pipestream/{unique}/ledger"}))
+
+    with pytest.raises(StoreRefused) as caught:
+        call(Ledger(refused))
+
+    assert not caught.value.transient
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("change", [with_a_wrong_secret, with_a_wrong_key])
+def test_a_bucket_that_may_not_be_made_is_not_tried_again(settings, unique, change):
+    refused = change(settings.model_copy(update={"store_uri": f"s3://{unique}-new/x"}))
+
+    with pytest.raises(StoreRefused, match="cannot be made"):
+        ensure_buckets(refused)
 
 
 def test_a_server_that_is_not_there_is_an_error(settings):

@@ -11,7 +11,7 @@ from pipestream.documents import repository as repository_module
 from pipestream.documents.catalogue import Catalogue
 from pipestream.documents.references import key_of
 from pipestream.documents.repository import Repository
-from pipestream.errors import BrokerUnavailable, IdInvalid, StoreUnavailable, TopicMissing
+from pipestream.errors import BrokerUnavailable, IdInvalid, StoreRefused, TopicMissing
 from pipestream.graph.model import Connector, Datasource
 from pipestream.objects.store import open_store
 from pipestream.topics.admin import TopicAdmin
@@ -244,7 +244,7 @@ def test_an_object_store_that_is_not_there_stops_before_the_catalogue(settings, 
 
     with (
         Repository(aimed_wrong) as repository,
-        pytest.raises(StoreUnavailable, match="bucket does not exist"),
+        pytest.raises(StoreRefused, match="bucket does not exist"),
     ):
         repository.upload(document(), datasource)
     with Catalogue(settings) as catalogue:
