@@ -95,7 +95,7 @@ def _build_folder(folder: Path, only: str | None = None) -> tuple[list[DAG], lis
             continue
         try:
             dag = build()
-            dag.validate()
+            dag.validate()  # type: ignore[no-untyped-call] # Airflow does not annotate it
         except (ValueError, AirflowException) as error:
             # What only Airflow knows to be wrong, such as a schedule that it cannot read.
             problems.append(Problem(str(file), None, "graph", f"cannot become the DAG {dag_id}: {error}"))

@@ -71,7 +71,7 @@ class DrainOperator(SparkSubmitOperator):
         self.graph_file = graph_file
         self.paused_datasource = paused_datasource
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override] # Spark's own returns nothing
         try:
             request = self._request(context)
             self._skip_if_pointless(request)
@@ -149,7 +149,7 @@ class DrainOperator(SparkSubmitOperator):
     def _come_back_later(self, reason: str) -> NoReturn:
         """Give the task's place away for a while. A backfill is not skipped: no later run would make up for it."""
         self.log.info("%s; this backfill waits, and looks again in %.0f s", reason, LEASE_PAUSE.total_seconds())
-        raise AirflowRescheduleException(datetime.now(UTC) + LEASE_PAUSE)
+        raise AirflowRescheduleException(datetime.now(UTC) + LEASE_PAUSE)  # type: ignore[no-untyped-call]
 
     def _take_outcome(self, outcome_file: Path, *, is_live: bool) -> dict[str, Any]:
         outcome = read_outcome(outcome_file)

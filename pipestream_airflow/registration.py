@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.metadata import entry_points
-from typing import ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 
@@ -14,7 +13,7 @@ class PipestreamPlugin(AirflowPlugin):
     """Keeps the pool of the drains the size that the settings say."""
 
     name = "pipestream"
-    listeners: ClassVar[list[object]] = [drain_pool]
+    listeners = [drain_pool]  # noqa: RUF012 - Airflow declares it so, as an attribute of instances
 
 
 def is_registered_by_entry_point() -> bool:
