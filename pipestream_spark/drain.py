@@ -22,7 +22,7 @@ from pipestream.errors import PipestreamError
 from pipestream.graph.versions import find_version
 from pipestream.leases import open_lease_store
 from pipestream.settings import load_settings
-from pipestream_spark.spreading import SparkSpread
+from pipestream_spark.runner import SparkRunner
 
 log = logging.getLogger("pipestream.drain")
 
@@ -47,15 +47,15 @@ def _drain(arguments: argparse.Namespace) -> DrainReport:
     request = read_request(arguments, settings)
     with (
         closing(open_lease_store(settings)) as leases,
-        closing(SparkSpread(f"drain {request.topic}")) as spread,
+        closing(SparkRunner(f"drain {request.topic}")) as runner,
     ):
         return run_drain(
             request,
             settings,
-            spread,
+            runner,
             leases=leases,
             find_graph=partial(find_version, settings, request.graph.graph_id),
-            on_lease_lost=spread.cancel,
+            on_lease_lost=runner.cancel,
         )
 
 

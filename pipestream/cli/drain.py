@@ -38,9 +38,7 @@ BudgetOption = Annotated[
     ),
 ]
 AcceptOption = Annotated[bool, typer.Option("--accept-failures", help="Write dead letters even if most records fail.")]
-SparkOption = Annotated[
-    bool, typer.Option("--spark/--local", help="Spread the ranges over Spark, or drain them in this process.")
-]
+SparkOption = Annotated[bool, typer.Option("--spark/--local", help="Run the ranges on Spark, or in this process.")]
 StartOption = Annotated[
     str,
     typer.Option(
@@ -120,18 +118,18 @@ def new_run_id() -> str:
 
 
 def _drain_here(settings: Settings, request: DrainRequest) -> DrainReport:
-    from pipestream.drain.local import LocalSpread
+    from pipestream.drain.local_runner import LocalRunner
     from pipestream.drain.run import run_drain
     from pipestream.graph.versions import find_version
     from pipestream.leases import open_lease_store
 
-    spread = LocalSpread(settings)
+    runner = LocalRunner(settings)
     with closing(open_lease_store(settings)) as leases:
         return run_drain(
             request,
             settings,
-            spread,
+            runner,
             leases=leases,
             find_graph=partial(find_version, settings, request.graph.graph_id),
-            on_lease_lost=spread.cancel,
+            on_lease_lost=runner.cancel,
         )

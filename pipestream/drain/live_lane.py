@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from pipestream.drain.holder import is_of_run
 from pipestream.drain.lane import Chosen, Lane
-from pipestream.drain.note import note_start, read_note
+from pipestream.drain.offset_metadata import metadata_start, read_metadata
 from pipestream.errors import TopicReplaced
 from pipestream.graph.flow import start_at
 from pipestream.graph.model import Graph
@@ -71,10 +71,10 @@ class LiveLane(Lane):
         # Asked last: a topic only grows, so that no head or offset read before lies behind these ends.
         watermarks = broker.settled_watermarks(topic, partitions)
         offsets = {partition: found.offset for partition, found in committed.items()}
-        begins = {p: start for p, found in committed.items() if (start := note_start(found.note)) is not None}
+        begins = {p: start for p, found in committed.items() if (start := metadata_start(found.metadata)) is not None}
         standing = reconcile(topic, watermarks, heads, offsets, begins)
         recovered = [
-            slot.entry(left, EntryKind.RECOVERED, read_note(committed[left.partition].note, left.start))
+            slot.entry(left, EntryKind.RECOVERED, read_metadata(committed[left.partition].metadata, left.start))
             for left in standing.left_behind
         ]
         return plan_ranges(topic, standing.next_offsets, watermarks, budget=request.budget), recovered

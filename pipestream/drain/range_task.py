@@ -91,7 +91,7 @@ class RangeFailed(PipestreamError):
         super().__init__(f"{outcome.topic}[{outcome.partition}] stopped at {outcome.end}: {outcome.error}")
 
 
-Spread = Callable[[Sequence[RangeTask]], Iterable[RangeOutcome]]
+Runner = Callable[[Sequence[RangeTask]], Iterable[RangeOutcome]]
 """Runs tasks side by side: over Spark, or one after the other in this process."""
 
 

@@ -16,7 +16,7 @@ from zlib import crc32
 from pipestream import faults
 from pipestream.drain.check import refuse
 from pipestream.drain.holder import is_of_run, name_holder
-from pipestream.drain.range_task import Spread
+from pipestream.drain.range_task import Runner
 from pipestream.drain.report import DRAINED, SKIPPED, DrainReport, join_reports
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.slot_run import SlotRun
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 def run_drain(
     request: DrainRequest,
     settings: Settings,
-    spread: Spread,
+    runner: Runner,
     *,
     leases: LeaseStore,
     find_graph: Callable[[str], Graph] | None = None,
@@ -46,7 +46,7 @@ def run_drain(
     A backfill covers all partitions, and goes on beside the live runs: its lane is its own, and so is its lease.
     Skips what another run holds, and what the operator has stopped.
 
-    :param spread: runs the range tasks, over Spark or in this process.
+    :param runner: runs the range tasks, over Spark or in this process.
     :param find_graph: gives the graph of a hash. A retry uses the graph its plan was made with, even if another
         has been applied since.
     :param on_lease_lost: called once if the lease is lost while tasks run, to stop them.
@@ -83,7 +83,7 @@ def run_drain(
             with LeaseKeeper(leases, lease, on_lost=on_lease_lost) as keeper:
                 faults.reach(faults.LEASE_ACQUIRED)
                 run = SlotRun(request, settings, lease, desired.replicas, find_graph, broker)
-                slots.run(run, spread, keeper)
+                slots.run(run, runner, keeper)
             if not slots.errors:
                 request.lane.finish(request.topic, leases)
             if keeper.lost.is_set():
@@ -107,10 +107,10 @@ class _Slots:
         """Return how many slots had something to drain."""
         return sum(report.status == DRAINED for report in self._reports)
 
-    def run(self, run: SlotRun, spread: Spread, keeper: LeaseKeeper) -> None:
+    def run(self, run: SlotRun, runner: Runner, keeper: LeaseKeeper) -> None:
         """Drain one slot. Its failure must not keep the others waiting, who may have nothing to do with it."""
         try:
-            self._reports.append(run.execute(spread, keeper.check))
+            self._reports.append(run.execute(runner, keeper.check))
         except PipestreamError as error:
             log.warning("%s slot %d: %s", run.request.topic, run.lease.slot, error)
             self.errors.append(error)

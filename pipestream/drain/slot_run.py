@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from pipestream import faults
-from pipestream.drain.range_task import RangeFailed, RangeOutcome, RangeTask, Spread, ordered_transactional_id
+from pipestream.drain.range_task import RangeFailed, RangeOutcome, RangeTask, Runner, ordered_transactional_id
 from pipestream.drain.range_tasks import range_tasks
 from pipestream.drain.report import DRAINED, EMPTY, DrainReport
 from pipestream.drain.request import DrainRequest
@@ -48,7 +48,7 @@ class SlotRun:
         self._broker = broker
         self._ledger = Ledger(settings)
 
-    def execute(self, spread: Spread, check_lease: Callable[[], None]) -> DrainReport:
+    def execute(self, runner: Runner, check_lease: Callable[[], None]) -> DrainReport:
         slot = self._identify()
         plan = self._ledger.find_plan(slot.plan_id)
         recovered: list[Entry] = []
@@ -60,7 +60,7 @@ class SlotRun:
         if plan is None or not (remaining := find_remaining(plan, self._ledger)):
             return self._nothing_left(plan, recovered)
         while remaining:
-            self._drain_and_enter(slot, _next_piece(slot, remaining), spread, check_lease)
+            self._drain_and_enter(slot, _next_piece(slot, remaining), runner, check_lease)
             remaining = find_remaining(plan, self._ledger)
         return self._report(DRAINED, recovered, self._entered(plan))
 
@@ -86,13 +86,13 @@ class SlotRun:
         return replace(slot, graph=self._find_graph(plan.graph_hash), graph_hash=plan.graph_hash)
 
     def _drain_and_enter(
-        self, slot: HeldSlot, ranges: Sequence[OffsetRange], spread: Spread, check_lease: Callable[[], None]
+        self, slot: HeldSlot, ranges: Sequence[OffsetRange], runner: Runner, check_lease: Callable[[], None]
     ) -> None:
         tasks = range_tasks(slot, ranges)
         if not slot.is_ordered:
             # The node may have wanted order until now, and a task of then may still be at work.
             self._broker.fence(self.request.topic, [ordered_transactional_id(slot.group, self.request.topic)])
-        outcomes = _drain(spread, tasks, check_lease)
+        outcomes = _drain(runner, tasks, check_lease)
         faults.reach(faults.RANGES_DRAINED)
         check_lease()
         entries = [_entry(slot, outcome) for outcome in outcomes if outcome.end > outcome.start]
@@ -138,10 +138,10 @@ def _next_piece(slot: HeldSlot, remaining: list[OffsetRange]) -> list[OffsetRang
     return remaining if slot.is_ordered else cut_ranges(remaining, slot.request.budget)
 
 
-def _drain(spread: Spread, tasks: Sequence[RangeTask], check_lease: Callable[[], None]) -> list[RangeOutcome]:
+def _drain(runner: Runner, tasks: Sequence[RangeTask], check_lease: Callable[[], None]) -> list[RangeOutcome]:
     outcomes: list[RangeOutcome] = []
     try:
-        for outcome in spread(tasks):
+        for outcome in runner(tasks):
             # Where ranges are drained one after the other, a run that was overtaken must not begin another: its
             # producer would fence the run that overtook it.
             check_lease()

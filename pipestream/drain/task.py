@@ -4,8 +4,8 @@ Exactly once, whatever dies when:
 
 1. Start the partition's transactional producer. That fences every earlier one and aborts what it left open.
 2. Only then read the committed offset: nobody else can move it any more. Start there.
-3. Per chunk: read, mark, hydrate, process, store objects (their names are derived, so twice is once), then in one
-   transaction send the outputs, the dead letters and the new offset.
+3. Per chunk: read, set a crash marker, hydrate, process, store objects (their names are derived, so twice is once),
+   then in one transaction send the outputs, the dead letters and the new offset.
 
 And no record stops those behind it: one that processes die at, or whose output Kafka refuses, is given up. Either is
 done inside the same chunk and the same one transaction.
@@ -23,8 +23,8 @@ from typing import TypeVar
 
 from pipestream import faults
 from pipestream.drain.chunk import ChunkProcessor, chunk_processor
-from pipestream.drain.marks import Marks
-from pipestream.drain.note import read_note, write_note
+from pipestream.drain.crash_markers import CrashMarkers
+from pipestream.drain.offset_metadata import read_metadata, write_metadata
 from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.drain.result import ChunkResult, RecordResult
 from pipestream.engine.follow import retry_policy
@@ -111,12 +111,12 @@ class _RangeDrain:
             reader = stack.enter_context(OrderedRangeReader(settings, task.group, task.ranges))
             for (_, partition), committed in reader.committed().items():
                 self._take_up(partition, committed)
-            marks = stack.enter_context(Marks(store, task, digest, self._patiently))
-            marks.read(self.positions)
+            markers = stack.enter_context(CrashMarkers(store, task, digest, self._patiently))
+            markers.read(self.positions)
             processor = chunk_processor(task, graph, digest, services, store, settings)
             starts = {(task.topic, partition): position for partition, position in self.positions.items()}
             for records, ends in reader.chunks(starts, settings.chunk_records):
-                result = self._process(processor, marks, records)
+                result = self._process(processor, markers, records)
                 faults.reach(faults.CHUNK_PROCESSED)
                 self._patiently(partial(store.put_many, list(result.objects.items())))
                 offsets = {partition: end for (_, partition), end in ends.items()}
@@ -124,7 +124,7 @@ class _RangeDrain:
                 self._commit_giving_up(processor, partial(self._commit, writer, reader, result, offsets), result)
                 self._seen += len(result)
                 self._failed += result.failed
-                marks.passed(offsets)
+                markers.passed(offsets)
                 faults.reach(faults.CHUNK_COMMITTED)
 
     def _take_up(self, partition: int, committed: Committed) -> None:
@@ -142,36 +142,36 @@ class _RangeDrain:
         if committed.offset > planned.start:
             log.info("%s: an earlier try got to %d, going on there", planned, committed.offset)
             self.positions[partition] = committed.offset
-            # Another run may have gone further than this plan; its note then counts records that are not ours.
+            # Another run may have gone further than this plan; its metadata then counts records that are not ours.
             is_ours = committed.offset <= planned.end
-            self.tallies[partition] = read_note(committed.note, planned.start) if is_ours else None
+            self.tallies[partition] = read_metadata(committed.metadata, planned.start) if is_ours else None
 
-    def _process(self, processor: ChunkProcessor, marks: Marks, records: Sequence[InputRecord]) -> ChunkResult:
+    def _process(self, processor: ChunkProcessor, markers: CrashMarkers, records: Sequence[InputRecord]) -> ChunkResult:
         starts = {record.partition: self.positions[record.partition] for record in records}
-        if marks.are_suspect(starts):
-            result = self._process_carefully(processor, marks, records)
+        if markers.are_suspect(starts):
+            result = self._process_carefully(processor, markers, records)
         else:
-            marks.begin(starts)
+            markers.begin(starts)
             result = self._patiently(partial(processor.process, records))
         self._refuse_if_mostly_failing(result)
         return result
 
     def _process_carefully(
-        self, processor: ChunkProcessor, marks: Marks, records: Sequence[InputRecord]
+        self, processor: ChunkProcessor, markers: CrashMarkers, records: Sequence[InputRecord]
     ) -> ChunkResult:
-        """Process a chunk that an earlier try died in: one record at a time, each named in the mark before it begins.
+        """Process a chunk that an earlier try died in: one record at a time, each named in the marker before it begins.
 
         Each record's objects are stored at once and not held, since it may have been memory that a try died of.
         """
         log.warning("%s: an earlier try died after %s; going on one record at a time", self.task.topic, self.positions)
         result = ChunkResult()
         for record in records:
-            marks.approach(record, self.positions[record.partition])
-            done = self._process_suspect(processor, record, marks.deaths(record))
+            markers.approach(record, self.positions[record.partition])
+            done = self._process_suspect(processor, record, markers.deaths(record))
             self._patiently(partial(processor.store.put_many, list(done.objects.items())))
             done.objects.clear()
             result.put(done)
-        marks.leave()
+        markers.leave()
         return result
 
     def _process_suspect(self, processor: ChunkProcessor, record: InputRecord, deaths: int) -> RecordResult:
@@ -219,7 +219,7 @@ class _RangeDrain:
         moved = {partition: end for partition, end in ends.items() if end > self.positions[partition]}
         tallies = {p: None if (done := self.tallies[p]) is None else done + result.tally(p) for p in moved}
         progress = [
-            Progress(p, end, write_note(self.ranges[p].start, tally) if (tally := tallies[p]) else "")
+            Progress(p, end, write_metadata(self.ranges[p].start, tally) if (tally := tallies[p]) else "")
             for p, end in moved.items()
         ]
         writer.commit(result.outputs, progress, reader.group_metadata())

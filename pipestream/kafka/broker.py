@@ -45,10 +45,10 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A group's committed offset, and the note that was committed with it."""
+    """A group's committed offset, and the metadata that was committed with it."""
 
     offset: int
-    note: str
+    metadata: str
 
 
 class Broker:

@@ -37,11 +37,11 @@ _DELIVERY_POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a partition goes on after a transaction, and the note that is kept with it."""
+    """Where a partition continues after a transaction, and the metadata committed with that offset."""
 
     partition: int
     offset: int
-    note: str = ""
+    metadata: str = ""
 
 
 def _size_in_batch(output: OutputRecord) -> int:
@@ -89,7 +89,7 @@ class TransactionalWriter:
         :raises BrokerUnavailable: the broker did not answer. Whether the transaction holds is then known to
             the next producer alone, which reads the committed offset after it has fenced this one.
         """
-        offsets = [TopicPartition(self._topic, each.partition, each.offset, each.note) for each in progress]
+        offsets = [TopicPartition(self._topic, each.partition, each.offset, each.metadata) for each in progress]
         try:
             self._transact(partial(self._send, outputs, offsets, group_metadata))
         except _Refused:

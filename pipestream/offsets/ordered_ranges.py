@@ -39,7 +39,7 @@ class OrderedRangeReader:
         self._consumer.close()
 
     def committed(self) -> dict[Partition, Committed]:
-        """Return the group's committed offsets and their notes; a partition it never committed is absent."""
+        """Return the group's committed offsets and their metadata; a partition it never committed is absent."""
         wanted = [TopicPartition(*partition) for partition in self._ranges]
         with explain_errors(self._settings, ", ".join(sorted({topic for topic, _ in self._ranges}))):
             return ask_committed(self._consumer, wanted, self._settings.kafka_timeout_s)

@@ -34,7 +34,7 @@ def reconcile(
     A missing ``L`` with a ``G`` is a first run that died.
 
     :param watermarks: of the partitions to compare.
-    :param begins: where the range began that each committed offset ends, as far as its note tells.
+    :param begins: where the range began that each committed offset ends, as far as its metadata says.
     """
     next_offsets: dict[int, int] = {}
     left_behind = []

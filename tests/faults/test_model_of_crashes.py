@@ -40,7 +40,7 @@ from pipestream.settings import Settings
 from pipestream_testing.broker import ModelBroker
 from pipestream_testing.census import take_census
 from pipestream_testing.length import by_length, seeds
-from pipestream_testing.model_drain import drain_without_ledger, is_poison, model_spread
+from pipestream_testing.model_drain import drain_without_ledger, is_poison, model_runner
 from pipestream_testing.oracle import Verdict
 from pipestream_testing.turns import Crash, Turns
 
@@ -313,8 +313,8 @@ class Crashes(Replays):
 
     def drain(self, request, chunk=3):
         self.entries = None  # only a drain changes the ledger, and reading it takes longer than all else here
-        spread = model_spread(self.broker, OUT, chunk)
-        run_drain(request, self.settings, spread, leases=NoLeaseStore(), broker=self.broker)
+        runner = model_runner(self.broker, OUT, chunk)
+        run_drain(request, self.settings, runner, leases=NoLeaseStore(), broker=self.broker)
 
     @rule(
         name=strategies.sampled_from(["b1", "b2"]),

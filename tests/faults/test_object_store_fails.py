@@ -38,8 +38,8 @@ def far(proxy):
 
 @pytest.mark.parametrize(
     ("part", "times"),
-    # Documents are stored side by side; the mark of a chunk (see marks.py) by itself, so that it meets all the trouble.
-    [pytest.param("/streams/", 40, id="documents"), pytest.param("/drains/", 10, id="marks")],
+    # Documents are stored side by side; the crash marker of a chunk by itself, so that it meets all the trouble.
+    [pytest.param("/streams/", 40, id="documents"), pytest.param("/drains/", 10, id="crash markers")],
 )
 def test_a_store_that_is_busy_for_a_while_is_asked_again(
     pipeline, far, proxy, documents, fill, check, start_drain, part, times

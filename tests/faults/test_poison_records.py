@@ -1,8 +1,8 @@
 """Records that cannot be processed: each becomes a dead letter, nothing is lost with it, and none holds up its range.
 
 A module that ends its own process takes the Spark task or the whole run with it, and so nothing is left that could
-write the dead letter. The try after it finds the mark that the dead one left, goes through that chunk one record at a
-time, and after ``max_attempts`` deaths gives up the record that they happened at.
+write the dead letter. The try after it finds the crash marker that the dead one left, goes through that chunk one
+record at a time, and after ``max_attempts`` deaths gives up the record that they happened at.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 from pipestream import faults
 from pipestream.documents.references import key_of
-from pipestream.drain.marks import ROOT
+from pipestream.drain.crash_markers import ROOT
 from pipestream.drain.range_task import RangeFailed
 from pipestream.engine.dead_letter_record import CONNECT, OWN
 from pipestream.kafka.connection import client_config

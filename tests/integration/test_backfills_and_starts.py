@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from pipestream.drain.backfill import Backfill, BackfillInvalid, estimate_backfill, hash_of_then
-from pipestream.drain.local import LocalSpread
+from pipestream.drain.local_runner import LocalRunner
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.drain.task import drain_ranges
@@ -36,9 +36,9 @@ def pipeline(pipeline):
 
 @pytest.fixture
 def run(pipeline, unique):
-    def drain(run_id, *, backfill=None, spread=None, topic=f"intake.{unique}", **rest):
+    def drain(run_id, *, backfill=None, runner=None, topic=f"intake.{unique}", **rest):
         request = DrainRequest(pipeline.graph, topic, run_id, 1_000, backfill=backfill, **rest)
-        return run_drain(request, pipeline.settings, spread or LocalSpread(pipeline.settings), leases=NoLeaseStore())
+        return run_drain(request, pipeline.settings, runner or LocalRunner(pipeline.settings), leases=NoLeaseStore())
 
     return drain
 
@@ -101,7 +101,7 @@ def test_an_interrupted_backfill_goes_on_where_it_stopped_under_another_run(pipe
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run("run-1", backfill=backfill, spread=die_after_some_chunks)
+        run("run-1", backfill=backfill, runner=die_after_some_chunks)
     done = documents[: chunks * pipeline.settings.chunk_records]
     assert pipeline.doc_ids(second) == Counter(documents + done)
     report = run("run-2", backfill=backfill)
@@ -229,7 +229,7 @@ def test_a_backfill_larger_than_the_budget_is_drained_whole_in_pieces(pipeline, 
     backfill = Backfill("pieces", offsets={0: (0, 20)})
     request = DrainRequest(pipeline.graph, f"intake.{unique}", "run-1", 8, backfill=backfill)
 
-    report = run_drain(request, pipeline.settings, LocalSpread(pipeline.settings), leases=NoLeaseStore())
+    report = run_drain(request, pipeline.settings, LocalRunner(pipeline.settings), leases=NoLeaseStore())
 
     assert (report.records, report.ranges) == (20, 3)
     assert sorted(pipeline.doc_ids(second).values()) == [1] * 20
@@ -249,7 +249,7 @@ def test_a_backfill_goes_on_beside_a_live_run_and_one_of_its_name_of_another_gra
 
         def look(tasks):
             held.extend((each.topic, each.holder) for each in leases.assignments() if each.holder)
-            return LocalSpread(pipeline.settings)(tasks)
+            return LocalRunner(pipeline.settings)(tasks)
 
         report = run_drain(request, pipeline.settings, look, leases=leases)
         leases.release(live)

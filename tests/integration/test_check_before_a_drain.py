@@ -8,7 +8,7 @@ import pytest
 
 from pipestream.drain.backfill import Backfill
 from pipestream.drain.check import find_reason_to_skip
-from pipestream.drain.local import LocalSpread
+from pipestream.drain.local_runner import LocalRunner
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.errors import TopicReplaced
@@ -98,7 +98,7 @@ def test_a_backfill_is_started_while_anything_of_it_is_left(pipeline, asked):
 
 def test_a_finished_backfill_is_skipped_and_its_lane_named(pipeline, asked, unique):
     pipeline.send(asked.topic, ["a", "b"], timestamp=DAY)
-    run_drain(asked, pipeline.settings, LocalSpread(pipeline.settings), leases=NoLeaseStore())
+    run_drain(asked, pipeline.settings, LocalRunner(pipeline.settings), leases=NoLeaseStore())
     pipeline.send(asked.topic, ["late"], timestamp=DAY)
 
     reason = find_reason_to_skip(pipeline.settings, asked)

@@ -21,7 +21,7 @@ from pipestream.dead_letters import (
     histogram,
     list_dead_letters,
 )
-from pipestream.drain.local import LocalSpread
+from pipestream.drain.local_runner import LocalRunner
 from pipestream.drain.range_task import RangeFailed
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
@@ -273,7 +273,7 @@ def test_a_run_that_is_told_to_accept_failures_goes_on_with_what_another_refused
     assert letters.pipeline.entries(letters.intake) == []
 
     request = DrainRequest(letters.pipeline.graph, letters.intake, "accepting", 1_000, accept_failures=True)
-    report = run_drain(request, letters.settings, LocalSpread(letters.settings), leases=NoLeaseStore())
+    report = run_drain(request, letters.settings, LocalRunner(letters.settings), leases=NoLeaseStore())
 
     assert (report.status, report.records, report.dead_letters) == ("drained", 26, 25)
     assert letters.pipeline.doc_ids(intake_dead) == dict.fromkeys(bad, 1)

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from pipestream.drain.local import LocalSpread
+from pipestream.drain.local_runner import LocalRunner
 from pipestream.drain.range_task import RangeFailed
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
@@ -197,11 +197,11 @@ def test_a_run_that_died_between_commit_and_entry_is_recovered_and_its_work_is_n
     pipeline.send(topics.intake, [f"a{n}" for n in range(25)])
 
     def lose_the_answers(tasks):
-        list(LocalSpread(pipeline.settings)(tasks))
+        list(LocalRunner(pipeline.settings)(tasks))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        pipeline.drain(topics.intake, "run-1", spread=lose_the_answers)
+        pipeline.drain(topics.intake, "run-1", runner=lose_the_answers)
     assert pipeline.entries(topics.intake) == []
 
     pipeline.send(topics.intake, ["late"])
@@ -222,7 +222,7 @@ def test_a_retry_takes_up_its_own_plan_and_leaves_what_came_later(pipeline, topi
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        pipeline.drain(topics.intake, "run-1", spread=die)
+        pipeline.drain(topics.intake, "run-1", runner=die)
     pipeline.send(topics.intake, ["late"])
 
     report = pipeline.drain(topics.intake, "run-1")
@@ -253,7 +253,7 @@ def test_a_retry_uses_the_graph_its_run_planned_with_not_the_one_applied_since(p
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        pipeline.drain(topics.intake, "run-1", spread=die)
+        pipeline.drain(topics.intake, "run-1", runner=die)
     # The new version has no edge that takes the document to the second node.
     pipeline.graph = replace(planned_with, edges=())
     versions.save(pipeline.graph, applied_by="test")
@@ -261,8 +261,8 @@ def test_a_retry_uses_the_graph_its_run_planned_with_not_the_one_applied_since(p
 
     request = DrainRequest(pipeline.graph, topics.intake, "run-1", 100)
     find_graph = partial(find_version, pipeline.settings, planned_with.graph_id)
-    spread = LocalSpread(pipeline.settings)
-    report = run_drain(request, pipeline.settings, spread, leases=NoLeaseStore(), find_graph=find_graph)
+    runner = LocalRunner(pipeline.settings)
+    report = run_drain(request, pipeline.settings, runner, leases=NoLeaseStore(), find_graph=find_graph)
 
     assert report.documents_out == {"first--second": 1}
     (entry,) = pipeline.entries(topics.intake)

@@ -226,7 +226,7 @@ def test_a_plan_of_a_topic_that_was_made_again_needs_another_run(pipeline, topic
 
     pipeline.send(topic, ["a", "b"])
     with pytest.raises(Interrupted):
-        pipeline.drain(topic, "run-1", spread=interrupt)
+        pipeline.drain(topic, "run-1", runner=interrupt)
     make_again()
     move("earliest")
 

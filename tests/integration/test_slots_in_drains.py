@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pipestream.drain.lag import find_lag
-from pipestream.drain.local import LocalSpread
+from pipestream.drain.local_runner import LocalRunner
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.errors import (
@@ -91,7 +91,7 @@ def test_scaling_down_in_the_middle_of_a_run_gives_up_the_highest_slot(pipeline,
     pipeline.send(topic, ["a1"], partition=0)
     pipeline.send(topic, ["b1"], partition=1)
     leases.set_desired(topic, DesiredState(replicas=2))
-    here = LocalSpread(pipeline.settings)
+    here = LocalRunner(pipeline.settings)
     slots = []
 
     def scale_down(tasks):
@@ -99,7 +99,7 @@ def test_scaling_down_in_the_middle_of_a_run_gives_up_the_highest_slot(pipeline,
         leases.set_desired(topic, DesiredState(replicas=1))
         return here(tasks)
 
-    pipeline.drain(topic, FROM_SLOT_0, spread=scale_down)
+    pipeline.drain(topic, FROM_SLOT_0, runner=scale_down)
     assert slots == [[0]]
 
     pipeline.drain(topic, "run-1")
@@ -122,13 +122,13 @@ def test_stopping_in_the_middle_of_a_run_leaves_the_slots_that_have_not_begun(pi
     pipeline.send(topic, ["a1"], partition=0)
     pipeline.send(topic, ["b1"], partition=1)
     leases.set_desired(topic, DesiredState(replicas=2))
-    here = LocalSpread(pipeline.settings)
+    here = LocalRunner(pipeline.settings)
 
     def stop(tasks):
         leases.set_desired(topic, DesiredState(started=False, replicas=2))
         return here(tasks)
 
-    report = pipeline.drain(topic, "run-1", spread=stop)
+    report = pipeline.drain(topic, "run-1", runner=stop)
 
     assert (report.status, report.records) == ("drained", 1)
     assert "is stopped" in report.reason

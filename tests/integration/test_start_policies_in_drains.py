@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipestream.drain.local import LocalSpread
+from pipestream.drain.local_runner import LocalRunner
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.graph.load import load_graph
@@ -57,7 +57,7 @@ class Starts:
     def drain(self, topic, **options):
         self._runs += 1
         request = DrainRequest(self.pipeline.graph, topic, f"run-{self._runs}", 1_000, **options)
-        return run_drain(request, self.settings, LocalSpread(self.settings), leases=NoLeaseStore())
+        return run_drain(request, self.settings, LocalRunner(self.settings), leases=NoLeaseStore())
 
     def heads(self, topic):
         partitions = Broker(self.settings).identify(topic).partitions
@@ -213,14 +213,14 @@ def test_all_partitions_begin_with_the_first_run_even_those_that_another_slot_dr
     leases.set_desired(filled.intake, DesiredState(replicas=2))
     other = leases.acquire(filled.intake, 1, "worker@elsewhere:1", 600)
     request = DrainRequest(filled.pipeline.graph, filled.intake, "slot-0", 1_000)
-    run_drain(request, filled.settings, LocalSpread(filled.settings), leases=leases)
+    run_drain(request, filled.settings, LocalRunner(filled.settings), leases=leases)
     leases.release(other)
     # After the run on slot 0, so they are not to be skipped.
     filled.pipeline.send(filled.intake, ["new"], partition=1)
     filled.pipeline.send(filled.intake, ["first"], partition=3)
 
     request = DrainRequest(filled.pipeline.graph, filled.intake, "both", 1_000)
-    run_drain(request, filled.settings, LocalSpread(filled.settings), leases=leases)
+    run_drain(request, filled.settings, LocalRunner(filled.settings), leases=leases)
 
     assert filled.pipeline.doc_ids(filled.second) == {"new": 1, "first": 1}
     filled.pipeline.check_ledger_tiles(filled.intake)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pipestream.drain.range_task import RangeOutcome
-from pipestream_spark.spreading import _drain_batches
+from pipestream_spark.runner import _drain_batches
 from pipestream_testing.made import make_task
 
 

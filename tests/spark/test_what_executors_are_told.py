@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pipestream.settings import CONFIG_VARIABLE
-from pipestream_spark.spreading import executor_environment
+from pipestream_spark.runner import executor_environment
 
 
 def test_executors_are_told_the_settings_file_by_name_and_no_setting(monkeypatch, tmp_path):

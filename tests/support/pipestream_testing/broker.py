@@ -148,7 +148,7 @@ class ModelBroker:
         """Commit the open transaction: its records show, and the group's offsets move."""
         self._end(transactional_id, State.COMMITTED)
         for each in progress:
-            self.offsets[group, topic, each.partition] = Committed(each.offset, each.note)
+            self.offsets[group, topic, each.partition] = Committed(each.offset, each.metadata)
 
     def time_out(self) -> None:
         """Abort and fence, as a broker does after a minute, whoever has left a transaction open."""

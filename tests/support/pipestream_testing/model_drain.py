@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pipestream.drain.note import read_note, write_note
-from pipestream.drain.range_task import RangeOutcome, RangeTask, Spread
+from pipestream.drain.offset_metadata import read_metadata, write_metadata
+from pipestream.drain.range_task import RangeOutcome, RangeTask, Runner
 from pipestream.engine.dead_letter_record import REPLAYS, dead_letter
 from pipestream.errors import ModuleFailed, ProducerFenced
 from pipestream.kafka.ranges import OffsetRange
@@ -20,21 +20,21 @@ RUN, ORIGIN = "model.run", "model.origin"
 """Headers of what comes out: the run that it came out of, and the ``PARTITION/OFFSET`` that it was made from."""
 
 
-def model_spread(broker: ModelBroker, out_topic: str, chunk_records: int) -> Spread:
-    """Return a spread that drains on the model.
+def model_runner(broker: ModelBroker, out_topic: str, chunk_records: int) -> Runner:
+    """Return a runner that drains on the model.
 
     A record's value says how often its document must be replayed before it passes; until then it fails, and becomes
     a dead letter in the same transaction as the outputs and offsets of its chunk.
     """
 
-    def spread(tasks: Sequence[RangeTask]) -> Iterator[RangeOutcome]:
+    def runner(tasks: Sequence[RangeTask]) -> Iterator[RangeOutcome]:
         for task in tasks:
             graph_id = task.lane.partition("@")[0]
             for offsets in task.ranges:
                 drain = _RangeDrain(broker, out_topic, offsets, task.group, task.run_id, graph_id, task.node_id)
                 yield drain.run(chunk_records, task.transactional_ids)
 
-    return spread
+    return runner
 
 
 def drain_without_ledger(
@@ -93,14 +93,14 @@ class _RangeDrain:
         done = self.broker.committed(self.group, topic, [partition]).get(partition)
         if done and done.offset > self.offsets.start:
             self.position = done.offset
-            self.tally = read_note(done.note, self.offsets.start) if done.offset <= self.offsets.end else None
+            self.tally = read_metadata(done.metadata, self.offsets.start) if done.offset <= self.offsets.end else None
         if self.position >= self.offsets.end:
             return
         reader = self.broker.open_reader(self.group, self.offsets)
         for records, end in reader.chunks(self.position, chunk_records):
             outputs = [self._process(record) for record in records]
             tally = None if self.tally is None else self.tally + self._count(outputs)
-            note = write_note(self.offsets.start, tally) if tally else ""
+            note = write_metadata(self.offsets.start, tally) if tally else ""
             writer.commit(outputs, [Progress(partition, end, note)], reader.group_metadata())
             self.position, self.tally = end, tally
 

@@ -14,8 +14,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from google.protobuf.message import DecodeError
 
 from pipestream.drain.live_lane import LiveLane
-from pipestream.drain.local import LocalSpread
-from pipestream.drain.range_task import Spread
+from pipestream.drain.local_runner import LocalRunner
+from pipestream.drain.range_task import Runner
 from pipestream.drain.report import DrainReport
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
@@ -84,12 +84,12 @@ class Pipeline:
         with self._sending(topic) as send:
             send(value=value, key=key, partition=partition)
 
-    def drain(self, topic: str, run_id: str, *, spread: Spread | None = None, budget: int = 1_000_000) -> DrainReport:
+    def drain(self, topic: str, run_id: str, *, runner: Runner | None = None, budget: int = 1_000_000) -> DrainReport:
         """Drain a topic in this process; what it has committed shows in every topic of the graph when this returns."""
         request = DrainRequest(self.graph, topic, run_id, budget)
-        here = LocalSpread(self.settings)
+        here = LocalRunner(self.settings)
         with closing(open_lease_store(self.settings)) as leases:
-            report = run_drain(request, self.settings, spread or here, leases=leases, on_lease_lost=here.cancel)
+            report = run_drain(request, self.settings, runner or here, leases=leases, on_lease_lost=here.cancel)
         # A run that was skipped has fenced nobody, and must not wait for what the one that it found has open.
         if report.status == "drained":
             wait_until_settled(self.settings, [spec.name for spec in required_topics(self.graph, self.settings)])

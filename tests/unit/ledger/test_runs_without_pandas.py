@@ -37,7 +37,7 @@ import sys
 import pyarrow as pa
 
 from pipestream.arrow import to_table
-from pipestream_spark.spreading import _drain_batches
+from pipestream_spark.runner import _drain_batches
 from pipestream_testing.made import make_task
 
 task = make_task("intake.a", "n", offsets=((0, 5, 9), (1, 2, 4)))

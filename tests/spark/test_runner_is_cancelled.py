@@ -1,4 +1,4 @@
-"""Cancelling a spread stops it whenever that comes: no task may begin after its lease was lost."""
+"""Cancelling a runner stops it whenever that comes: no task may begin after its lease was lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipestream.errors import TasksFailed
 from pipestream.graph.load import load_graph
 from pipestream.graph.proto import to_binary
 from pipestream.settings import CONFIG_VARIABLE, Settings
-from pipestream_spark.spreading import SparkSpread
+from pipestream_spark.runner import SparkRunner
 from pipestream_testing.made import make_task
 from pipestream_testing.settings_file import write_settings
 from pipestream_testing.waiting import wait_until
@@ -26,14 +26,14 @@ CANCELLED = r"\(they were cancelled\)"
 
 
 class CancellingTask:
-    """Cancels its spread when it is made ready to be sent: the session is there, and the job is not."""
+    """Cancels its runner when it is made ready to be sent: the session is there, and the job is not."""
 
-    def __init__(self, spread, task):
-        self.spread = spread
+    def __init__(self, runner, task):
+        self.runner = runner
         self.task = task
 
     def to_json(self):
-        self.spread.cancel()
+        self.runner.cancel()
         return self.task.to_json()
 
 
@@ -49,8 +49,8 @@ def _no_jvm_left_behind():
 
 
 @pytest.fixture
-def spread(monkeypatch, tmp_path):
-    """A spread on a Spark of this process, whose tasks ask a broker that never answers."""
+def runner(monkeypatch, tmp_path):
+    """A runner on a Spark of this process, whose tasks ask a broker that never answers."""
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     config = tmp_path / "settings.toml"
     write_settings(
@@ -58,7 +58,7 @@ def spread(monkeypatch, tmp_path):
     )
     monkeypatch.setenv(CONFIG_VARIABLE, str(config))
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master local[1] --conf spark.ui.enabled=false pyspark-shell")
-    made = SparkSpread("test")
+    made = SparkRunner("test")
     yield made
     made.close()
 
@@ -78,45 +78,45 @@ def task(graph_text, unique, tmp_path):
     )
 
 
-def test_cancelled_before_it_starts_it_opens_no_session(spread, task, monkeypatch):
-    monkeypatch.setattr(spread, "_open_session", lambda: pytest.fail("a session was opened"))
-    spread.cancel()
+def test_cancelled_before_it_starts_it_opens_no_session(runner, task, monkeypatch):
+    monkeypatch.setattr(runner, "_open_session", lambda: pytest.fail("a session was opened"))
+    runner.cancel()
 
     with pytest.raises(TasksFailed, match=CANCELLED):
-        spread([task])
+        runner([task])
 
 
-def test_cancelled_while_the_session_opens_it_makes_no_job(spread, task, monkeypatch):
-    open_session = spread._open_session
+def test_cancelled_while_the_session_opens_it_makes_no_job(runner, task, monkeypatch):
+    open_session = runner._open_session
 
     def open_while_cancelled():
-        spread.cancel()
+        runner.cancel()
         return open_session()
 
-    monkeypatch.setattr(spread, "_open_session", open_while_cancelled)
+    monkeypatch.setattr(runner, "_open_session", open_while_cancelled)
 
     with pytest.raises(TasksFailed, match=CANCELLED):
-        spread([task])
+        runner([task])
 
-    assert spread._session.sparkContext.statusTracker().getJobIdsForGroup(spread._group) == []
+    assert runner._session.sparkContext.statusTracker().getJobIdsForGroup(runner._group) == []
 
 
-def test_cancelled_between_session_and_job_it_runs_no_task(spread, task):
+def test_cancelled_between_session_and_job_it_runs_no_task(runner, task):
     with pytest.raises(TasksFailed, match=CANCELLED):
-        spread([CancellingTask(spread, task)])
+        runner([CancellingTask(runner, task)])
 
 
-def test_cancelled_while_its_tasks_run_it_ends_at_once(spread, task):
+def test_cancelled_while_its_tasks_run_it_ends_at_once(runner, task):
     def is_running():
-        return spread._session is not None and spread._session.sparkContext.statusTracker().getActiveStageIds()
+        return runner._session is not None and runner._session.sparkContext.statusTracker().getActiveStageIds()
 
     def cancel_when_running():
         wait_until(is_running, "no task ran", timeout_s=400)
-        spread.cancel()
+        runner.cancel()
 
     canceller = threading.Thread(target=cancel_when_running)
     canceller.start()
     with pytest.raises(TasksFailed, match=CANCELLED):
-        spread([task])
+        runner([task])
 
     canceller.join()

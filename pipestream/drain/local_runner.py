@@ -10,7 +10,7 @@ from pipestream.errors import LeaseLost
 from pipestream.settings import Settings
 
 
-class LocalSpread:
+class LocalRunner:
     """Runs one task after the other, here."""
 
     def __init__(self, settings: Settings) -> None:

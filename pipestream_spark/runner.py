@@ -1,4 +1,4 @@
-"""Spread range tasks over a Spark session, one Spark task a range."""
+"""Run range tasks in a Spark session, one Spark task a range."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from pipestream_spark.session import session_builder
 _ANSWER = pa.schema([pa.field("outcome", pa.string())])
 
 
-class SparkSpread:
-    """Starts Spark when there is something to spread, so that a run with nothing to do costs no session."""
+class SparkRunner:
+    """Starts Spark when there is something to run, so that a run with nothing to do costs no session."""
 
     def __init__(self, app_name: str) -> None:
         self._app_name = app_name

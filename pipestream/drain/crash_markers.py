@@ -1,12 +1,12 @@
-"""The mark a task leaves before it works on a chunk, so that the next try knows where an earlier one died.
+"""The crash marker that a task leaves before it works on a chunk, so that the next try knows where an earlier one died.
 
 A module can end the process it runs in: a crash in native code, ``os._exit``, running out of memory. Nothing in that
 process can make a dead letter of the document then, and every further try would die at it again. So a task first
-leaves a mark in the object store that says where the chunk starts. A try that finds such a mark at its own position
+leaves a marker in the object store that says where the chunk starts. A try that finds such a marker at its own position
 knows that one before it died inside that chunk, and goes through it carefully: one record at a time, naming each in
-the mark before it begins. A record at which tries died often enough is given up.
+the marker before it begins. A record at which tries died often enough is given up.
 
-A mark is advice. Positions come from Kafka alone: a mark that is lost costs one more death, and one that is left
+A marker is advice. Positions come from Kafka alone: a marker that is lost costs one more death, and one that is left
 over a slower chunk.
 """
 
@@ -32,7 +32,7 @@ ROOT = "drains"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class CrashMarker:
     """Where a try was in one partition."""
 
     start: int
@@ -49,8 +49,8 @@ class Mark:
         return json.dumps(values, separators=(",", ":")).encode()
 
     @classmethod
-    def decode(cls, data: bytes) -> Mark:
-        """Read a mark.
+    def decode(cls, data: bytes) -> CrashMarker:
+        """Read a marker.
 
         :raises ValueError: this is none.
         """
@@ -60,22 +60,22 @@ class Mark:
             at = values["at"]
             return cls(int(values["start"]), str(values["graph_hash"]), None if at is None else int(at), deaths)
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"not a mark: {error!r}") from error
+            raise ValueError(f"not a marker: {error!r}") from error
 
-    def taken_up(self, graph_hash: str) -> Mark:
-        """Return the mark as the next try knows it: whoever left it has died where it says.
+    def resumed(self, graph_hash: str) -> CrashMarker:
+        """Return the marker as the next try knows it: whoever left it has died where it says.
 
-        Deaths under another version of the graph tell nothing about this one, which may be the mended one.
+        Deaths under another version of the graph tell nothing about this one, which may be the fixed one.
         """
         if graph_hash != self.graph_hash:
-            return Mark(self.start, graph_hash)
+            return CrashMarker(self.start, graph_hash)
         if self.at is None:
             return self
         return replace(self, at=None, deaths={**self.deaths, self.at: self.deaths.get(self.at, 0) + 1})
 
 
-def mark_key(lane: str, topic_id: str, partition: int) -> str:
-    """Return where the mark of a partition lies.
+def marker_key(lane: str, topic_id: str, partition: int) -> str:
+    """Return where the marker of a partition lies.
 
     Not below the topic's name, which may be too long for a key: its id says more, and is base64 of 22 characters.
 
@@ -85,8 +85,8 @@ def mark_key(lane: str, topic_id: str, partition: int) -> str:
     return f"{ROOT}/{check_key_part(lane, 'lane')}/{topic}/{partition}.json"
 
 
-class Marks:
-    """The marks of a task's partitions. A try that ends in order takes back what it has marked."""
+class CrashMarkers:
+    """The markers of a task's partitions. A try that ends in order takes back what it has marked."""
 
     def __init__(
         self,
@@ -101,10 +101,10 @@ class Marks:
         self._store = store
         self._graph_hash = graph_hash
         self._patiently = patiently
-        self._keys = {partition: mark_key(task.lane, task.topic_id, partition) for partition, _, _ in task.offsets}
-        self._found: dict[int, Mark] = {}
+        self._keys = {partition: marker_key(task.lane, task.topic_id, partition) for partition, _, _ in task.offsets}
+        self._found: dict[int, CrashMarker] = {}
         self._written: set[int] = set()
-        self._named: tuple[int, Mark] | None = None
+        self._named: tuple[int, CrashMarker] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -118,22 +118,22 @@ class Marks:
             self._take_back()
         except (StoreUnavailable, StoreRefused) as trouble:
             # Left over they are harmless, and the error that ended the try matters more.
-            log.warning("marks of %s stay: %s", ", ".join(self._keys.values()), trouble)
+            log.warning("markers of %s stay: %s", ", ".join(self._keys.values()), trouble)
 
     def read(self, positions: Mapping[int, int]) -> None:
-        """Look for marks of tries that died where this one starts."""
+        """Look for markers of tries that died where this one starts."""
         found = self._patiently(partial(self._store.get_many, list(self._keys.values())))
         for (partition, key), data in zip(self._keys.items(), found, strict=True):
             if isinstance(data, DocumentMissing):
                 continue
             self._written.add(partition)
             try:
-                mark = Mark.decode(data)
+                marker = CrashMarker.decode(data)
             except ValueError as error:
                 log.warning("%s: %s; going on without it", key, error)
                 continue
-            if mark.start == positions[partition]:
-                self._found[partition] = mark.taken_up(self._graph_hash)
+            if marker.start == positions[partition]:
+                self._found[partition] = marker.resumed(self._graph_hash)
 
     def are_suspect(self, partitions: Iterable[int]) -> bool:
         """Tell whether an earlier try died in the chunk that these partitions go on with."""
@@ -146,36 +146,36 @@ class Marks:
 
     def begin(self, starts: Mapping[int, int]) -> None:
         """Mark a chunk, by where it starts in each partition that it has records of."""
-        self._write({partition: Mark(start, self._graph_hash) for partition, start in starts.items()})
+        self._write({partition: CrashMarker(start, self._graph_hash) for partition, start in starts.items()})
 
     def approach(self, record: InputRecord, start: int) -> None:
         """Name the record that is worked on next, in a chunk that starts there in the record's partition."""
         partition = record.partition
         if self._named is not None and self._named[0] != partition:
             self.leave()
-        mark = self._found.get(partition) or Mark(start, self._graph_hash)
-        self._write({partition: replace(mark, at=record.offset)})
-        self._named = partition, mark
+        marker = self._found.get(partition) or CrashMarker(start, self._graph_hash)
+        self._write({partition: replace(marker, at=record.offset)})
+        self._named = partition, marker
 
     def leave(self) -> None:
         """Name no record any more: what happens from now on is no record's doing."""
         if self._named is not None:
-            partition, mark = self._named
-            self._write({partition: mark})
+            partition, marker = self._named
+            self._write({partition: marker})
             self._named = None
 
     def passed(self, partitions: Iterable[int]) -> None:
-        """Forget what was found: the chunk is committed, so its marks lie behind every position."""
+        """Forget what was found: the chunk is committed, so its markers lie behind every position."""
         for partition in partitions:
             self._found.pop(partition, None)
 
-    def _write(self, marks: Mapping[int, Mark]) -> None:
-        items = [(self._keys[partition], mark.encode()) for partition, mark in marks.items()]
-        self._written |= marks.keys()
+    def _write(self, markers: Mapping[int, CrashMarker]) -> None:
+        items = [(self._keys[partition], marker.encode()) for partition, marker in markers.items()]
+        self._written |= markers.keys()
         self._patiently(partial(self._store.put_many, items))
 
     def _take_back(self) -> None:
         """Keep only what tells of deaths in a chunk that is not done yet."""
-        self._store.put_many([(self._keys[p], mark.encode()) for p, mark in self._found.items()])
+        self._store.put_many([(self._keys[p], marker.encode()) for p, marker in self._found.items()])
         for partition in self._written - self._found.keys():
             self._store.delete(self._keys[partition])
