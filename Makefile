@@ -12,7 +12,7 @@ ARGS ?=
 # three. A file stays together, for it may have started servers of its own.
 SIDE_BY_SIDE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help reference setup setup-dev demo test test-stack check format faults bench up down status proto requirements clean
+.PHONY: help reference setup setup-dev demo test test-stack check format faults bench up down status proto requirements wheel clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,12 +75,16 @@ reference: $(READY_DEV) ## write the tables in docs/ from the code
 
 # Hashes for every platform; neither the index's address nor a folder of this machine gets into the files.
 COMPILE := UV_FIND_LINKS= $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \
-	--no-header --no-sources --extra all pyproject.toml
+	--no-header --no-sources
 
-requirements: ## compile requirements.txt and requirements-dev.txt from pyproject.toml's `all`
+requirements: ## compile the requirements files from pyproject.toml: everything (`all`), dev besides, and what builds the wheel
 	@[ -x $(BIN)/uv ] || { echo "run make setup first"; exit 1; }
-	@$(COMPILE) --output-file requirements.txt
-	@$(COMPILE) --group dev --constraint requirements.txt --output-file requirements-dev.txt
+	@$(COMPILE) --extra all pyproject.toml --output-file requirements.txt
+	@$(COMPILE) --extra all --group dev --constraint requirements.txt pyproject.toml --output-file requirements-dev.txt
+	@$(COMPILE) --group build --constraint requirements-dev.txt --output-file requirements-build.txt
+
+wheel: $(READY_DEV) ## build the wheel into dist/
+	@$(BIN)/python -m hatchling build --target wheel
 
 clean: ## remove .venv and caches of tools (servers' data in .pipestream stays)
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

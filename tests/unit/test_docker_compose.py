@@ -250,19 +250,32 @@ def test_every_volume_is_used_and_every_used_one_declared():
 
 def test_the_image_has_the_python_of_the_project():
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    (version,) = re.findall(r"^FROM python:(\d+\.\d+)\.\d+-", DOCKERFILE, flags=re.MULTILINE)
+    (version,) = set(re.findall(r"^FROM python:(\d+\.\d+)\.\d+-", DOCKERFILE, flags=re.MULTILINE))
 
     assert project["requires-python"].startswith(f">={version},")
     assert f"PYSPARK_PYTHON=/usr/local/bin/python{version}" in DOCKERFILE
 
 
 def test_what_the_image_copies_is_there_and_not_ignored():
-    sources = [word for line in re.findall(r"^COPY (.+) \S+$", DOCKERFILE, flags=re.MULTILINE) for word in line.split()]
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, flags=re.MULTILINE)
+    sources = [word for line in copied for word in line.split()]
     allowed = (REPOSITORY / "docker" / "Dockerfile.dockerignore").read_text().splitlines()
 
     assert sources
     assert [source for source in sources if not (REPOSITORY / source).exists()] == []
     assert {f"!{source}" for source in sources} <= set(allowed)
+
+
+def test_the_image_is_built_from_the_wheel_with_every_version_and_hash_fixed():
+    installs = re.findall(r"^RUN pip install (.+)$", DOCKERFILE, flags=re.MULTILINE)
+    packages = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    builder, _, image = DOCKERFILE.rpartition("\nFROM ")
+
+    assert all("--require-hashes" in line or "--no-deps --no-index" in line for line in installs)
+    assert "hatchling build --target wheel --directory /wheel" in builder
+    assert "COPY --from=wheel /wheel /wheel" in image
+    assert [name for name in packages["packages"] if f"COPY {name} ./{name}" not in builder] == []
+    assert [name for name in packages["packages"] if f"COPY {name} " in image] == []
 
 
 IMAGE_ENVIRONMENT = dict(re.findall(r"(\w+)=(\S+)", DOCKERFILE.partition("\nENV ")[2]))

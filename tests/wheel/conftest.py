@@ -8,7 +8,7 @@ import sys
 import sysconfig
 import venv
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -67,6 +67,7 @@ class Shell:
     folder: Path
     programs: Path
     variables: Mapping[str, str]
+    more: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, program: str, *arguments: str, code: int = 0, timeout_s: float = 300) -> CompletedProcess[str]:
         """Run a program and expect it to end with a code."""
@@ -74,7 +75,7 @@ class Shell:
         done = subprocess.run(
             command,
             cwd=self.folder,
-            env=self.variables,
+            env={**self.variables, **self.more},
             capture_output=True,
             text=True,
             timeout=timeout_s,
@@ -86,17 +87,32 @@ class Shell:
 
 @pytest.fixture
 def run(environment: Path, tmp_path: Path) -> Shell:
-    folder = tmp_path / "empty"
-    folder.mkdir()
+    return _open_shell(environment, tmp_path)
+
+
+@pytest.fixture
+def run_fresh(wheel: Path, tmp_path: Path) -> Shell:
+    """The same in an environment that shares nothing with the tests': every library is installed, from the index."""
+    folder = tmp_path / "venv"
+    venv.create(folder, with_pip=False, symlinks=True)
+    install = [str(Path(sys.executable).parent / "uv"), "pip", "install", "--quiet", "--python", str(folder)]
+    requirements = str(REPOSITORY / "requirements.txt")
+    subprocess.run([*install, "--require-hashes", "--requirement", requirements], check=True, timeout=600)
+    subprocess.run([*install, "--no-deps", str(wheel)], check=True, timeout=300)
+    return _open_shell(folder, tmp_path)
+
+
+def _open_shell(environment: Path, folder: Path) -> Shell:
+    (folder / "empty").mkdir()
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PIPESTREAM", "PY"))}
     variables = {
         **clean,
         "PATH": os.pathsep.join([str(environment / "bin"), os.environ["PATH"]]),
-        "AIRFLOW_HOME": str(tmp_path / "airflow"),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
+        "AIRFLOW_HOME": str(folder / "airflow"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "empty" / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     }
-    return Shell(folder, environment / "bin", variables)
+    return Shell(folder / "empty", environment / "bin", variables)
 
 
 def _ask(python: Path, code: str) -> str:
