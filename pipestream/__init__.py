@@ -1,3 +1,79 @@
-"""Moves documents through a processing graph in batches and backfills that lose nothing."""
+"""Moves documents through a processing graph in batches and backfills that lose nothing.
+
+The names in ``__all__`` are the public API; ``docs/api.md`` has an example of each. Everything else may change without
+notice. Names are imported when they are first used, so that ``import pipestream`` costs nothing.
+
+Two functions have longer names than their commands, ``drain_topic`` and ``open_ledger``: ``pipestream.drain`` and
+``pipestream.ledger`` are packages.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipestream.api.graphs import apply_graph, load_graph, validate_graph
+    from pipestream.api.runs import backfill_topic, drain_topic, ingest_datasource, open_ledger, replay_dead_letters
+    from pipestream.errors import PipestreamError, TerminalError, TransientError
+    from pipestream.graph.model import Graph
+    from pipestream.modules.module import ModuleContext
+    from pipestream.offsets.ordered import OrderedReader, SourceTopic
+    from pipestream.settings import Settings, load_settings
+    from pipestream.wire import PipeDoc
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Graph",
+    "ModuleContext",
+    "OrderedReader",
+    "PipeDoc",
+    "PipestreamError",
+    "Settings",
+    "SourceTopic",
+    "TerminalError",
+    "TransientError",
+    "__version__",
+    "apply_graph",
+    "backfill_topic",
+    "drain_topic",
+    "ingest_datasource",
+    "load_graph",
+    "load_settings",
+    "open_ledger",
+    "replay_dead_letters",
+    "validate_graph",
+]
+
+_MODULES = {
+    "Graph": "graph.model",
+    "ModuleContext": "modules.module",
+    "OrderedReader": "offsets.ordered",
+    "PipeDoc": "wire",
+    "PipestreamError": "errors",
+    "Settings": "settings",
+    "SourceTopic": "offsets.ordered",
+    "TerminalError": "errors",
+    "TransientError": "errors",
+    "apply_graph": "api.graphs",
+    "backfill_topic": "api.runs",
+    "drain_topic": "api.runs",
+    "ingest_datasource": "api.runs",
+    "load_graph": "api.graphs",
+    "load_settings": "settings",
+    "open_ledger": "api.runs",
+    "replay_dead_letters": "api.runs",
+    "validate_graph": "api.graphs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from datetime import UTC, datetime
 
 from pipestream.errors import IdInvalid
 
@@ -72,3 +73,8 @@ def derive_stream_id(lane: str, origin: str) -> str:
 def derive_child_id(parent_stream_id: str, node_id: str, branch: str) -> str:
     """Return the stream id of a fan-out child or of a second matching edge's branch."""
     return str(uuid.uuid5(_STREAMS, f"{parent_stream_id}/{node_id}/{branch}"))
+
+
+def new_run_id(what: str) -> str:
+    """Return an id for a run, or another action, that was given none: what it is, when, and something random."""
+    return f"{what}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"

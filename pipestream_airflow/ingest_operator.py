@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from pipestream.connectors.ingest import IngestReport, find_datasource, ingest
-from pipestream.errors import TerminalError
-from pipestream.graph.load import load_graph
-from pipestream.settings import load_settings
+from pipestream import TerminalError, ingest_datasource
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from pipestream.connectors.ingest import IngestReport
 
 
 class IngestOperator(BaseOperator):
@@ -35,9 +33,7 @@ class IngestOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
         try:
-            settings = load_settings()
-            datasource = find_datasource(load_graph(Path(self.graph_file)), self.datasource_id)
-            report = ingest(settings, datasource, progress=self._log_progress)
+            report = ingest_datasource(self.graph_file, self.datasource_id, progress=self._log_progress)
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error
         return {

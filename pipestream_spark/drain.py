@@ -11,16 +11,13 @@ import logging
 import signal
 import sys
 from contextlib import closing
-from functools import partial
 from typing import NoReturn
 
+from pipestream.api.runs import run_request
 from pipestream.drain.job import parse_arguments, read_request
 from pipestream.drain.job_outcome import write_outcome
 from pipestream.drain.report import DrainFailure, DrainReport
-from pipestream.drain.run import run_drain
 from pipestream.errors import PipestreamError
-from pipestream.graph.versions import find_version
-from pipestream.leases import open_lease_store
 from pipestream.settings import load_settings
 from pipestream_spark.runner import SparkRunner
 
@@ -45,18 +42,8 @@ def main() -> int:
 def _drain(arguments: argparse.Namespace) -> DrainReport:
     settings = load_settings()
     request = read_request(arguments, settings)
-    with (
-        closing(open_lease_store(settings)) as leases,
-        closing(SparkRunner(f"drain {request.topic}")) as runner,
-    ):
-        return run_drain(
-            request,
-            settings,
-            runner,
-            leases=leases,
-            find_graph=partial(find_version, settings, request.graph.graph_id),
-            on_lease_lost=runner.cancel,
-        )
+    with closing(SparkRunner(f"drain {request.topic}")) as runner:
+        return run_request(request, settings, runner)
 
 
 def _end(signum: int, _frame: object) -> NoReturn:

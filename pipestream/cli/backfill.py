@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestream.cli.drain import AcceptOption, SparkOption, describe, new_run_id, run_request
+from pipestream.cli.drain import AcceptOption, SparkOption, describe, run_request
 from pipestream.cli.options import JsonOption, SinceOption, UntilOption, examples, read_graphs, read_settings
 from pipestream.cli.output import emit_json, say, show_table
+from pipestream.ids import new_run_id
 
 if TYPE_CHECKING:
     from pipestream.drain.backfill import Estimate
@@ -80,7 +81,7 @@ def backfill(
     settings = read_settings()
     wanted = Backfill(backfill_id, since, until, parse_offsets(offsets) if offsets else None, tuple(doc_id or ()))
     name, graphs = _graphs_on(read_graphs(settings, [graph] if graph else None), topic, datasource)
-    run_id = f"backfill-{backfill_id}-{new_run_id()}"
+    run_id = new_run_id(f"backfill-{backfill_id}")
     reports: list[Estimate | DrainReport] = []
     for each in graphs:
         request = DrainRequest(each, name, run_id, budget or settings.drain_budget, wanted, accept_failures)

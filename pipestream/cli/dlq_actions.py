@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import uuid
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from pipestream.cli.dlq_options import Scope, takes_scope
 from pipestream.cli.dlq_report import tell_preview, tell_report
-from pipestream.cli.options import GraphsOption, JsonOption, examples, read_graphs, read_settings, user_name
+from pipestream.cli.options import GraphsOption, JsonOption, examples, read_graphs, read_settings
 from pipestream.cli.output import note
+from pipestream.ids import new_run_id
+from pipestream.user import user_name
 
 ActionOption = Annotated[
     str | None,
@@ -139,7 +139,7 @@ def _act(
 
     request = ActionRequest(
         act=Act(act),
-        action_id=action_id or f"{act}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}",
+        action_id=action_id or new_run_id(act),
         topics=scope.topics,
         selection=scope.selection,
         limit=limit,

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
-from contextlib import closing
-from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipestream.cli.options import GraphOption, JsonOption, examples, read_settings
 from pipestream.cli.output import emit_json, say
+from pipestream.ids import new_run_id
 
 if TYPE_CHECKING:
     from pipestream.drain.report import DrainReport
@@ -79,14 +76,14 @@ def drain(
     Takes the topic's lease, plans ranges, drains them and enters them in the ledger. If someone else holds the
     lease, it says who and ends with 0, having done nothing.
     """
+    from pipestream import load_graph
     from pipestream.drain.request import DrainRequest
-    from pipestream.graph.load import load_graph
 
     settings = read_settings()
     request = DrainRequest(
         graph=load_graph(graph),
         topic=topic,
-        run_id=run_id or new_run_id(),
+        run_id=run_id or new_run_id("cli"),
         budget=budget or settings.drain_budget,
         accept_failures=accept_failures,
         start_at=start_at,
@@ -101,35 +98,16 @@ def drain(
 
 def run_request(settings: Settings, request: DrainRequest, *, spark: bool) -> DrainReport:
     """Drain, over Spark or in this process."""
-    from pipestream.cli.submit import submit_drain
+    if spark:
+        from pipestream.cli.submit import submit_drain
 
-    return submit_drain(settings, request) if spark else _drain_here(settings, request)
+        return submit_drain(settings, request)
+    from pipestream.api import runs
+
+    return runs.run_request(request, settings)
 
 
 def describe(report: DrainReport) -> list[str]:
     """Return a drain's report in words, and where to see more."""
     see = [f"see: pipestream ledger entries --run {report.run_id}"] if report.status == "drained" else []
     return report.describe() + see
-
-
-def new_run_id() -> str:
-    """Return a name for a run that was given none."""
-    return f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
-
-
-def _drain_here(settings: Settings, request: DrainRequest) -> DrainReport:
-    from pipestream.drain.local_runner import LocalRunner
-    from pipestream.drain.run import run_drain
-    from pipestream.graph.versions import find_version
-    from pipestream.leases import open_lease_store
-
-    runner = LocalRunner(settings)
-    with closing(open_lease_store(settings)) as leases:
-        return run_drain(
-            request,
-            settings,
-            runner,
-            leases=leases,
-            find_graph=partial(find_version, settings, request.graph.graph_id),
-            on_lease_lost=runner.cancel,
-        )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestream.cli.options import GraphArgument, JsonOption, examples, read_settings, user_name
+from pipestream.cli.options import GraphArgument, JsonOption, examples, read_settings
 from pipestream.cli.output import emit_json, note, say, show_table
 
 if TYPE_CHECKING:
@@ -51,13 +51,14 @@ def apply(
 
     Topics that no graph needs any more are deleted once nothing in them is unread.
     """
+    from pipestream import apply_graph
     from pipestream.graph.load import load_graph
     from pipestream.topics.apply import preview_graph
 
     settings = read_settings()
     graph = load_graph(file, look_up=True)
     if not dry_run:
-        applied = apply_and_close(graph, settings, force=force)
+        applied = apply_graph(graph, force=force, settings=settings)
         emit_json(applied) if json else _show_applied(applied)
         return
     with _versions(settings) as versions:
@@ -126,12 +127,13 @@ def rollback(
     json: JsonOption = False,
 ) -> None:
     """Apply an older version of a graph again, topics included."""
+    from pipestream import apply_graph
     from pipestream.graph.write import to_yaml
 
     settings = read_settings()
     with _versions(settings) as versions:
         graph = versions.get(graph_id, version)
-    applied = apply_and_close(graph, settings, force=force)
+    applied = apply_graph(graph, force=force, settings=settings)
     if file is not None:
         file.write_text(to_yaml(graph))
     if json:
@@ -140,26 +142,6 @@ def rollback(
     _show_applied(applied)
     if file is None:
         note("the graph file that DAGs read is unchanged; --file FILE writes this version to it", style="yellow")
-
-
-def apply_and_close(graph: Graph, settings: Settings, *, force: bool = False) -> Applied:
-    """Apply a graph with connections of its own; topics that its ledger has read up may be retired."""
-    from pipestream.drain.lag import find_lag
-    from pipestream.errors import OffsetsExpired, TopicRewound
-    from pipestream.leases import open_lease_store
-    from pipestream.topics.apply import apply_graph
-
-    def is_drained(topic: str) -> bool:
-        try:
-            return find_lag(settings, graph, topic) == 0
-        except (OffsetsExpired, TopicRewound):
-            # What a run would refuse was not drained; it is no reason against the rest of the graph.
-            return False
-
-    with _versions(settings) as versions, closing(open_lease_store(settings)) as leases:
-        return apply_graph(
-            graph, settings, leases, versions, applied_by=user_name(), is_drained=is_drained, force=force
-        )
 
 
 @contextmanager

@@ -43,17 +43,14 @@ def ingest(
     Documents that are there already and unchanged are left alone. What cannot be read is listed, and ends the
     command with 2; all others are in nevertheless.
     """
-    from pipestream.connectors.folder import FolderConnector
-    from pipestream.connectors.ingest import find_datasource
-    from pipestream.connectors.ingest import ingest as bring_in
-    from pipestream.graph.load import load_graph
+    from pipestream import ingest_datasource
     from pipestream.topic_names import intake_topic
 
     settings = read_settings()
-    source = find_datasource(load_graph(graph), datasource)
-    connector = None if folder is None else FolderConnector(folder, pattern)
-    with show_progress(source.datasource_id) as progress:
-        report = bring_in(settings, source, connector, force=force, progress=progress)
+    with show_progress(datasource) as progress:
+        report = ingest_datasource(
+            graph, datasource, folder=folder, pattern=pattern, force=force, progress=progress, settings=settings
+        )
     if json:
         emit_json({**_counts(report), "failed": report.failed})
     else:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,11 +84,3 @@ def read_graphs(settings: Settings, files: list[Path] | None) -> list[Graph]:
     except GraphInvalid:
         note(f"without --graph, every graph in {settings.graphs_folder} is read, and all must be sound")
         raise
-
-
-def user_name() -> str:
-    """Return who is at the keyboard, for the records."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user id may have no name
-        return f"uid {os.getuid()}"

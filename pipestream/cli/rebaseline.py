@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from pipestream.cli.ledger import entry_values
-from pipestream.cli.options import GraphOption, JsonOption, read_settings, user_name
+from pipestream.cli.options import GraphOption, JsonOption, read_settings
 from pipestream.cli.output import emit_json, say
+from pipestream.user import user_name
 
 
 def rebaseline(

@@ -1,0 +1,1 @@
+"""The functions that the package ``pipestream`` exports; import them from there."""

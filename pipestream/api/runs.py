@@ -1,0 +1,227 @@
+"""Bring documents in, drain topics, drain them again, send dead letters back, and read the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from pipestream.api.graphs import GraphSource, read_graph
+from pipestream.connectors.folder import FolderConnector
+from pipestream.connectors.ingest import IngestReport, find_datasource, ingest
+from pipestream.dead_letters import (
+    Act,
+    ActionReport,
+    ActionRequest,
+    LetterId,
+    Selection,
+    dead_letter_topics,
+    run_action,
+)
+from pipestream.dead_letters.decisions import DEFAULT_MAX_REPLAYS
+from pipestream.drain.backfill import Backfill
+from pipestream.drain.local_runner import LocalRunner
+from pipestream.drain.range_task import RangeOutcome, RangeTask
+from pipestream.drain.report import DrainReport
+from pipestream.drain.request import DrainRequest
+from pipestream.drain.run import run_drain
+from pipestream.errors import LeaseLost, RequestInvalid
+from pipestream.graph.versions import find_version
+from pipestream.ids import new_run_id
+from pipestream.leases import open_lease_store
+from pipestream.ledger import Ledger
+from pipestream.settings import Settings, load_settings
+from pipestream.times import to_utc
+from pipestream.user import user_name
+
+
+class CancellableRunner(Protocol):
+    """Runs the range tasks of a drain: in this process, over Spark, or elsewhere."""
+
+    def __call__(self, tasks: Sequence[RangeTask]) -> Iterable[RangeOutcome]:
+        """Run tasks side by side or one after the other, and return how each of their ranges ended."""
+
+    def cancel(self, why: LeaseLost) -> None:
+        """Stop the tasks: the run has lost its lease. Called from another thread."""
+
+
+def ingest_datasource(
+    graph: GraphSource,
+    datasource_id: str,
+    *,
+    folder: Path | str | None = None,
+    pattern: str = "*",
+    force: bool = False,
+    progress: Callable[[IngestReport], None] | None = None,
+    settings: Settings | None = None,
+) -> IngestReport:
+    """Store the documents that a datasource's connector finds, and publish them to its intake topic.
+
+    Documents that are unchanged since the last time are left alone. What cannot be read is in the report's
+    ``failed``, and all others are ingested nevertheless.
+
+    :param folder: take the files of this folder instead of what the connector finds.
+    :param pattern: with a folder, only files whose names match.
+    :param force: publish also documents that are unchanged.
+    :param progress: called now and then with the report so far.
+    :raises RequestInvalid: the graph has no such datasource, or that has no connector.
+    :raises TopicMissing: there is no intake topic; apply the graph first.
+    :raises TransientError: a server did not answer; call it again, and it resumes.
+    """
+    datasource = find_datasource(read_graph(graph), datasource_id)
+    connector = None if folder is None else FolderConnector(Path(folder), pattern)
+    return ingest(settings or load_settings(), datasource, connector, force=force, progress=progress)
+
+
+def drain_topic(
+    graph: GraphSource,
+    topic: str,
+    *,
+    run_id: str = "",
+    budget: int | None = None,
+    accept_failures: bool = False,
+    start_at: str = "",
+    settings: Settings | None = None,
+) -> DrainReport:
+    """Drain what waits in a topic of a graph, in this process, and record it in the ledger.
+
+    The report's ``status`` is ``drained``, ``empty`` (nothing waits) or ``skipped`` (another run has the lease, or the
+    topic is stopped; ``reason`` says which).
+
+    :param run_id: names the run. A retry under the same id resumes its plan. Made up unless given.
+    :param budget: most offsets to drain from each slot; the setting ``drain_budget`` unless given.
+    :param accept_failures: write dead letters even if most records fail.
+    :param start_at: where a topic that was never drained starts; where the graph says, unless given.
+    :raises RequestInvalid: the graph does not drain the topic.
+    :raises TransientError: a server did not answer; drain again under the same ``run_id``.
+    """
+    settings = settings or load_settings()
+    request = DrainRequest(
+        graph=read_graph(graph),
+        topic=topic,
+        run_id=run_id or new_run_id("run"),
+        budget=settings.drain_budget if budget is None else budget,
+        accept_failures=accept_failures,
+        start_at=start_at,
+    )
+    return run_request(request, settings)
+
+
+def backfill_topic(
+    graph: GraphSource,
+    topic: str,
+    backfill_id: str,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    offsets: Mapping[int, tuple[int, int]] | None = None,
+    doc_ids: Sequence[str] = (),
+    budget: int | None = None,
+    accept_failures: bool = False,
+    settings: Settings | None = None,
+) -> DrainReport:
+    """Drain a stretch of a topic's past again, in this process. The live heads do not move.
+
+    :param backfill_id: names the backfill. Repeated under its id it resumes; once finished, it does nothing.
+    :param since: records from this time on; the time needs a zone.
+    :param until: records before this time.
+    :param offsets: instead of times: start and end (not included) per partition.
+    :param doc_ids: only these documents.
+    :raises BackfillInvalid: it covers neither times nor offsets, or both, or offsets that are not there.
+    :raises OffsetsExpired: Kafka no longer holds what is asked for.
+    """
+    settings = settings or load_settings()
+    request = DrainRequest(
+        graph=read_graph(graph),
+        topic=topic,
+        run_id=new_run_id(f"backfill-{backfill_id}"),
+        budget=settings.drain_budget if budget is None else budget,
+        backfill=Backfill(backfill_id, _utc("since", since), _utc("until", until), offsets, tuple(doc_ids)),
+        accept_failures=accept_failures,
+    )
+    return run_request(request, settings)
+
+
+def run_request(request: DrainRequest, settings: Settings, runner: CancellableRunner | None = None) -> DrainReport:
+    """Drain what a request asks for, with a lease store of its own.
+
+    :param runner: runs the range tasks; in this process unless given.
+    """
+    runner = runner or LocalRunner(settings)
+    with closing(open_lease_store(settings)) as leases:
+        return run_drain(
+            request,
+            settings,
+            runner,
+            leases=leases,
+            find_graph=partial(find_version, settings, request.graph.graph_id),
+            on_lease_lost=runner.cancel,
+        )
+
+
+def replay_dead_letters(
+    *graphs: GraphSource,
+    topics: Sequence[str] = (),
+    nodes: Sequence[str] = (),
+    errors: Sequence[str] = (),
+    doc_ids: Sequence[str] = (),
+    letters: Sequence[str] = (),
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int | None = None,
+    max_replays: int = DEFAULT_MAX_REPLAYS,
+    action_id: str = "",
+    settings: Settings | None = None,
+) -> ActionReport:
+    """Send open dead letters back to the topics they came from, each exactly once. The next drain takes them.
+
+    Without filters, all dead letters of the graphs are replayed. Filters that are given must all hold.
+
+    :param topics: dead-letter topics to look in; all of the graphs' unless given.
+    :param nodes: patterns of the nodes they failed at, such as ``parse-*``.
+    :param errors: patterns of the errors' names, such as ``Module*``.
+    :param letters: ids as ``TOPIC/PARTITION/OFFSET``.
+    :param since: failed at this time or later; the time needs a zone.
+    :param limit: most letters to replay, the oldest first.
+    :param max_replays: letters that were replayed this often are quarantined instead.
+    :param action_id: names the action; repeated under its id it resumes. Made up unless given.
+    :raises RequestInvalid: the graphs have no dead-letter topics, and none is named.
+    """
+    settings = settings or load_settings()
+    read = [read_graph(graph) for graph in graphs]
+    places = tuple(topics) or tuple(dead_letter_topics(read, settings))
+    if not places:
+        raise RequestInvalid("the graphs have no dead-letter topics; pass a graph that has, or name topics")
+    selection = Selection(
+        nodes=tuple(nodes),
+        errors=tuple(errors),
+        doc_ids=tuple(doc_ids),
+        letters=tuple(LetterId.parse(letter) for letter in letters),
+        since=_utc("since", since),
+        until=_utc("until", until),
+    )
+    request = ActionRequest(
+        act=Act.REPLAY,
+        action_id=action_id or new_run_id("replay"),
+        topics=places,
+        selection=selection,
+        limit=limit,
+        by=user_name(),
+        max_replays=max_replays,
+    )
+    return run_action(request, settings, read)
+
+
+def open_ledger(settings: Settings | None = None) -> Ledger:
+    """Return the ledger: which ranges were drained, by which run, and what became of their documents."""
+    return Ledger(settings or load_settings())
+
+
+def _utc(name: str, moment: datetime | None) -> datetime | None:
+    try:
+        return None if moment is None else to_utc(moment)
+    except ValueError as error:
+        raise RequestInvalid(f"{name}: {error}") from None

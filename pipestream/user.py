@@ -1,0 +1,14 @@
+"""Who runs this process."""
+
+from __future__ import annotations
+
+import getpass
+import os
+
+
+def user_name() -> str:
+    """Return the name of the user, for the records of what was done."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user id may have no name
+        return f"uid {os.getuid()}"
