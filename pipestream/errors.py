@@ -71,7 +71,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from pipestream.wire import LogEntry
 
 
 RENAMED = {"CatalogueUnavailable": "DatabaseUnavailable"}
@@ -457,6 +459,26 @@ class ModuleFailed(TerminalError):
     """A module answered with an error, or raised one."""
 
     concerns = Concern.RECORD
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        error_type: str = "",
+        trace: str = "",
+        details: Mapping[str, Any] | None = None,
+        log_entries: Sequence[LogEntry] = (),
+    ) -> None:
+        """:param error_type: what the module calls the error; else its cause does.
+        :param trace: the module's own trace of calls, where it runs in another process.
+        :param details: what else it says, for programs. The document has them at the error-end.
+        :param log_entries: what it logged. The history of the document keeps the first of them.
+        """
+        self.error_type = error_type
+        self.trace = trace
+        self.details = dict(details or {})
+        self.log_entries = tuple(log_entries)
+        super().__init__(message)
 
 
 class HopsExceeded(TerminalError):

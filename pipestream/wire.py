@@ -16,9 +16,12 @@ from pipestream.gen.ai.pipestream.data.module.v1.module_service_pb2 import (
 from pipestream.gen.ai.pipestream.data.v1.pipeline_core_types_pb2 import (
     DlqMessage,
     DocumentReference,
+    ErrorData,
+    LogEntry,
     PipeDoc,
     PipeStream,
     ProcessingMapping,
+    StepExecutionRecord,
     StreamMetadata,
 )
 
@@ -26,14 +29,17 @@ __all__ = [
     "DlqConfig",
     "DlqMessage",
     "DocumentReference",
+    "ErrorData",
     "GraphDatasource",
     "GraphEdge",
     "GraphNode",
+    "LogEntry",
     "PipeDoc",
     "PipeStream",
     "PipelineGraph",
     "ProcessDataRequest",
     "ProcessDataResponse",
     "ProcessingMapping",
+    "StepExecutionRecord",
     "StreamMetadata",
 ]

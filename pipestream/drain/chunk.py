@@ -119,7 +119,7 @@ class ChunkProcessor:
         *,
         as_dead_letter: bool,
     ) -> None:
-        emission = fail(stream, self.entrance.graph, error, attempts, self.services.now())
+        emission = fail(stream, self.entrance.graph, error, attempts, self.services)
         if as_dead_letter:
             emission = replace(emission, outcome=Outcome.DEAD_LETTER)
         self._add(result, arrival, emission, is_entry=True)

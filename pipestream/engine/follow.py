@@ -81,18 +81,20 @@ def _process_with_retries(
     stream: PipeStream, graph: Graph, services: Services, settings: Settings, sleep: Callable[[float], None]
 ) -> list[Emission]:
     policy = retry_policy(graph.node_by_id.get(stream.current_node_id), settings)
+    started = services.now()
     for attempt in range(1, policy.max_attempts + 1):
         try:
             return process_node(stream, graph, services, attempt)
         except TransientError as error:
             if attempt == policy.max_attempts:
-                return [fail(stream, graph, error, attempt, services.now())]
+                return [fail(stream, graph, error, attempt, services, started)]
             sleep(policy.pause_s(attempt, random.random()))  # noqa: S311 - jitter, not a secret
         except PipestreamError as error:
-            return [fail(stream, graph, error, attempt, services.now())]
+            return [fail(stream, graph, error, attempt, services, started)]
         except Exception as error:
             # A bug of ours or of a library's must not lose the document, nor stop the ones behind it.
             log.exception("unexpected error at node %s, stream %s", stream.current_node_id, stream.stream_id)
             unexpected = TerminalError(f"unexpected {type(error).__name__}: {error}")
-            return [fail(stream, graph, unexpected, attempt, services.now())]
+            unexpected.__cause__ = error
+            return [fail(stream, graph, unexpected, attempt, services, started)]
     raise AssertionError("max_attempts is at least 1")

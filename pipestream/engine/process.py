@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from pipestream.engine.emission import Emission, Outcome
+from pipestream.engine.history import record_failure, record_hop, this_instance
 from pipestream.engine.remote import RemoteEngine
-from pipestream.errors import HopsExceeded, PipestreamError, RecordInvalid, printable
+from pipestream.errors import HopsExceeded, PipestreamError, RecordInvalid
 from pipestream.graph.model import Edge, Graph, Node
 from pipestream.ids import derive_child_id
-from pipestream.modules.module import Module, ModuleContext
+from pipestream.modules.module import Answer, HopStatus, Module, ModuleContext
 from pipestream.routing.conditions import Conditions
 from pipestream.routing.mappings import apply_mappings
-from pipestream.wire import PipeDoc, PipeStream
+from pipestream.wire import PipeStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,10 @@ class Services:
     engine_of: Callable[[Node], RemoteEngine]
     cel_engine: str
     module_timeout_s: float
+    graph_hash: str
+    """The version of the graph, for the history."""
+    instance: str = field(default_factory=this_instance)
+    """Who processes, for the history."""
     now: Callable[[], float] = time.time
 
 
@@ -59,8 +64,9 @@ def process_node(stream: PipeStream, graph: Graph, services: Services, attempt: 
         return [Emission(Outcome.HANDED_OVER, stream, node.node_id)]
 
     started = services.now()
-    documents = _run_module(stream, node, graph, services, attempt)
-    done = _record_hop(stream, node, started, services.now())
+    answer = _run_module(stream, node, graph, services, attempt)
+    done = record_hop(stream, node, graph, services, started, answer)
+    documents = answer.documents
     if node.is_end:
         return []
     if not documents:
@@ -77,25 +83,30 @@ def process_node(stream: PipeStream, graph: Graph, services: Services, attempt: 
     return emissions
 
 
-def fail(stream: PipeStream, graph: Graph, error: PipestreamError, attempts: int, now: float) -> Emission:
-    """Return where a stream goes that a node could not process: the graph's error-end, else the dead letters."""
+def fail(
+    stream: PipeStream,
+    graph: Graph,
+    error: PipestreamError,
+    attempts: int,
+    services: Services,
+    started: float | None = None,
+) -> Emission:
+    """Return where a stream goes that a node could not process: the graph's error-end, else the dead letters.
+
+    :param started: when the first attempt began, for the history.
+    """
     failed = _copy(stream)
-    metadata = failed.metadata
-    metadata.stream_error.Clear()
-    metadata.stream_error.error_message = printable(error)
-    metadata.stream_error.error_code = type(error).__name__
-    metadata.stream_error.originating_node_id = stream.current_node_id
-    metadata.stream_error.timestamp.FromNanoseconds(int(now * 1e9))
+    record_failure(failed, graph, services, error, attempts, started)
     outcome = Outcome.ERROR_END if graph.error_end else Outcome.DEAD_LETTER
     return Emission(outcome, failed, stream.current_node_id, graph.error_end, error=error, attempts=attempts)
 
 
-def _run_module(stream: PipeStream, node: Node, graph: Graph, services: Services, attempt: int) -> Sequence[PipeDoc]:
+def _run_module(stream: PipeStream, node: Node, graph: Graph, services: Services, attempt: int) -> Answer:
     document = stream.document
     if node.filters:
         activation = services.conditions.activation(stream, document)
         if not services.conditions.passes_filters(node, activation):
-            return [document]
+            return Answer([document], HopStatus.SKIPPED)
     document = apply_mappings(node.pre_mappings, stream, document, services.cel_engine)
     context = ModuleContext(
         graph_id=graph.graph_id,
@@ -103,13 +114,18 @@ def _run_module(stream: PipeStream, node: Node, graph: Graph, services: Services
         stream_id=stream.stream_id,
         hop=stream.hop_count + 1,
         attempt=attempt,
+        trace_id=stream.metadata.trace_id,
         idempotency_key=_idempotency_key(stream, node),
         config=node.config,
         config_params=node.config_params,
         timeout_s=node.timeout_s or services.module_timeout_s,
     )
-    answers = services.module_of(node).process(document, context)
-    return [apply_mappings(node.post_mappings, stream, answer, services.cel_engine) for answer in answers]
+    answered = services.module_of(node).process(document, context)
+    answer = answered if isinstance(answered, Answer) else Answer(answered)
+    if not node.post_mappings:
+        return answer
+    mapped = [apply_mappings(node.post_mappings, stream, each, services.cel_engine) for each in answer.documents]
+    return replace(answer, documents=mapped)
 
 
 def _route(stream: PipeStream, node: Node, graph: Graph, conditions: Conditions) -> list[Emission]:
@@ -143,23 +159,6 @@ def _check_edge_hops(stream: PipeStream, edge: Edge) -> None:
 def _end_happily(stream: PipeStream, node: Node, graph: Graph) -> Emission:
     stream.current_node_id = graph.happy_end
     return Emission(Outcome.HAPPY_END, stream, node.node_id, graph.happy_end)
-
-
-def _record_hop(stream: PipeStream, node: Node, started: float, ended: float) -> PipeStream:
-    """Return the stream as it leaves a node, still without a document."""
-    done = PipeStream(
-        stream_id=stream.stream_id,
-        cluster_id=stream.cluster_id,
-        current_node_id=stream.current_node_id,
-        hop_count=stream.hop_count + 1,
-        processing_path=[*stream.processing_path, node.node_id],
-    )
-    done.metadata.CopyFrom(stream.metadata)
-    hop = done.metadata.history.add(hop_number=done.hop_count, node_id=node.node_id, status="SUCCESS")
-    hop.start_time.FromNanoseconds(int(started * 1e9))
-    hop.end_time.FromNanoseconds(int(ended * 1e9))
-    done.metadata.last_processed_at.CopyFrom(hop.end_time)
-    return done
 
 
 def _idempotency_key(stream: PipeStream, node: Node) -> str:

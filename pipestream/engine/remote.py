@@ -33,9 +33,13 @@ class RemoteEngine:
         except grpc.RpcError as error:
             code = error.code()
             message = f"engine {self._target}: {code.name}: {(error.details() or '')[:500]}"
-            raise (ModuleUnavailable if code in TRANSIENT_CODES else ModuleFailed)(message) from error
+            if code in TRANSIENT_CODES:
+                raise ModuleUnavailable(message) from None
+            raise ModuleFailed(message, error_type=code.name) from None
         if not response.success:
-            raise ModuleFailed(f"engine {self._target}: {response.error_message}")
+            raise ModuleFailed(
+                f"engine {self._target}: {response.error_message}", log_entries=list(response.log_entries)
+            )
 
     def close(self) -> None:
         """Give the connection back."""

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from pipestream.engine.process import Services
 from pipestream.engine.remote import RemoteEngine
+from pipestream.graph.hashing import graph_hash
 from pipestream.graph.model import Graph
 from pipestream.graph.proto import from_kept, to_binary
 from pipestream.modules.resolve import resolve_module
@@ -41,6 +42,7 @@ def open_services(graph: Graph, settings: Settings, node_ids: Iterable[str]) -> 
             engine_of=lambda node: engines[node.engine],
             cel_engine=settings.cel_engine,
             module_timeout_s=settings.module_timeout_s,
+            graph_hash=graph_hash(graph),
         )
 
 

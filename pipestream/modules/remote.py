@@ -10,16 +10,16 @@ from google.protobuf import json_format
 from pipestream.errors import ModuleFailed, ModuleUnavailable
 from pipestream.gen.ai.pipestream.data.module.v1 import module_service_pb2 as service
 from pipestream.gen.ai.pipestream.data.module.v1.module_service_pb2_grpc import PipeStepProcessorServiceStub
+from pipestream.modules.module import Answer, HopStatus
 from pipestream.wire import ProcessDataRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pipestream.modules.module import ModuleContext
     from pipestream.wire import PipeDoc, ProcessDataResponse
 
 IDEMPOTENCY_KEY = "pipestream-idempotency-key"
 ATTEMPT = "pipestream-attempt"
+TRACE_ID = "pipestream-trace-id"
 
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 CHANNEL_OPTIONS = [
@@ -52,29 +52,48 @@ class GrpcModule:
         self._channel = grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
         self._stub: Any = PipeStepProcessorServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
-    def process(self, document: PipeDoc, context: ModuleContext) -> Sequence[PipeDoc]:
+    def process(self, document: PipeDoc, context: ModuleContext) -> Answer:
         request = _request(document, context)
         metadata = [(IDEMPOTENCY_KEY, context.idempotency_key), (ATTEMPT, str(context.attempt))]
+        if context.trace_id:
+            metadata.append((TRACE_ID, context.trace_id))
         try:
             response = self._stub.ProcessData(request, timeout=context.timeout_s, metadata=metadata)
         except grpc.RpcError as error:
-            raise self._translate(error, context) from error
-        return self._documents(document, response)
+            raise self._translate(error, context) from None
+        return self._answer(document, response)
 
     def close(self) -> None:
         self._channel.close()
 
-    def _documents(self, document: PipeDoc, response: ProcessDataResponse) -> list[PipeDoc]:
+    def _answer(self, document: PipeDoc, response: ProcessDataResponse) -> Answer:
         if response.outcome == service.PROCESSING_OUTCOME_FAILURE:
-            raise ModuleFailed(f"grpc:{self._target}: {_reason(response)}")
+            raise self._failure(response)
         if response.outcome == service.PROCESSING_OUTCOME_SKIPPED:
-            return [document]
-        if response.HasField("output_doc"):
-            return [response.output_doc]
-        if response.outcome == service.PROCESSING_OUTCOME_UNSPECIFIED:
+            return Answer([document], HopStatus.SKIPPED)
+        documents = [response.output_doc] if response.HasField("output_doc") else []
+        if response.outcome == service.PROCESSING_OUTCOME_PARTIAL:
+            return Answer(
+                documents,
+                HopStatus.PARTIAL,
+                tuple(response.partial_failure_details),
+                _details(response),
+                list(response.log_entries),
+            )
+        if not documents and response.outcome == service.PROCESSING_OUTCOME_UNSPECIFIED:
             # A service that does nothing yet answers an empty message too; no document may end that way.
             raise ModuleFailed(f"grpc:{self._target} answered with neither an outcome nor a document")
-        return []
+        return Answer(documents)
+
+    def _failure(self, response: ProcessDataResponse) -> ModuleFailed:
+        details = _details(response)
+        return ModuleFailed(
+            f"grpc:{self._target}: {_reason(response)}",
+            error_type=str(details.pop("type", "")),
+            trace=str(details.pop("traceback", "")),
+            details=details,
+            log_entries=list(response.log_entries),
+        )
 
     def _translate(self, error: grpc.RpcError, context: ModuleContext) -> ModuleFailed | ModuleUnavailable:
         code = error.code()
@@ -82,7 +101,7 @@ class GrpcModule:
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             return ModuleUnavailable(f"grpc:{self._target} took longer than {context.timeout_s:g} s")
         message = f"grpc:{self._target}: {code.name}: {details}"
-        return ModuleUnavailable(message) if code in TRANSIENT_CODES else ModuleFailed(message)
+        return ModuleUnavailable(message) if code in TRANSIENT_CODES else ModuleFailed(message, error_type=code.name)
 
 
 def _request(document: PipeDoc, context: ModuleContext) -> ProcessDataRequest:
@@ -98,6 +117,11 @@ def _request(document: PipeDoc, context: ModuleContext) -> ProcessDataRequest:
     json_format.ParseDict(dict(context.config), request.config.json_config)
     request.config.config_params.update(context.config_params)
     return request
+
+
+def _details(response: ProcessDataResponse) -> dict[str, Any]:
+    details: dict[str, Any] = json_format.MessageToDict(response.error_details)
+    return details
 
 
 def _reason(response: ProcessDataResponse) -> str:

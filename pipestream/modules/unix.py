@@ -8,7 +8,7 @@ repeat them. The answer runs to the end of the connection:
 * an object: the document that goes on;
 * an array of objects: several documents;
 * ``null`` or ``[]``: none;
-* an object with ``error`` (and ``message``, ``type``): it failed.
+* an object with ``error`` (and ``message``, ``type``, ``traceback`` and more, there or in ``details``): it failed.
 """
 
 from __future__ import annotations
@@ -72,9 +72,16 @@ class SocketModule:
         if isinstance(value, list):
             return value
         if isinstance(value, dict) and "error" in value:
-            text = ": ".join(str(value[key]) for key in ("error", "type", "message") if value.get(key))
-            raise ModuleFailed(f"unix:{self._path}: {text[:500]}")
+            raise self._failure(value)
         return [value]
+
+    def _failure(self, answer: dict[str, Any]) -> ModuleFailed:
+        inner = answer.get("details")
+        told = {key: value for key, value in answer.items() if key not in ("details", _CONFIG, _CONFIG_PARAMS)}
+        told |= inner if isinstance(inner, dict) else {"details": inner} if inner else {}
+        text = ": ".join(str(told[key]) for key in ("error", "type", "message") if told.get(key))
+        kind, trace, _ = (str(told.pop(key, None) or "") for key in ("type", "traceback", "message"))
+        return ModuleFailed(f"unix:{self._path}: {text[:500]}", error_type=kind, trace=trace, details=told)
 
     def _document(self, item: Any, original: PipeDoc) -> PipeDoc:
         if not isinstance(item, dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -99,13 +100,19 @@ def test_several_documents_from_a_module_fan_out_to_every_matching_edge(make, un
 
 
 @pytest.mark.parametrize(
-    ("module", "timeout_s", "error"),
+    ("module", "timeout_s", "error", "kind"),
     [
-        pytest.param("pipestream_testing.modules:raising", 60, "ModuleFailed", id="a module that raises"),
-        pytest.param("pipestream_testing.modules:hanging", 0.2, "ModuleUnavailable", id="a module that hangs"),
+        pytest.param("pipestream_testing.modules:raising", 60, "ModuleFailed", "ValueError", id="a module that raises"),
+        pytest.param(
+            "pipestream_testing.modules:hanging",
+            0.2,
+            "ModuleUnavailable",
+            "ModuleUnavailable",
+            id="a module that hangs",
+        ),
     ],
 )
-def test_a_document_that_fails_goes_to_the_error_end_that_the_graph_names(make, unique, module, timeout_s, error):
+def test_a_document_that_fails_goes_to_the_error_end_that_the_graph_names(make, unique, module, timeout_s, error, kind):
     pipeline = make(
         graph(
             "error_end: failures\n"
@@ -122,6 +129,10 @@ def test_a_document_that_fails_goes_to_the_error_end_that_the_graph_names(make, 
     assert failed.doc_id == "d1"
     assert failed.stream.metadata.stream_error.error_code == error
     assert failed.stream.metadata.stream_error.originating_node_id == "first"
+    technical = json.loads(failed.stream.metadata.stream_error.technical_details)
+    assert (technical["type"], technical["message"]) == (kind, failed.stream.metadata.stream_error.error_message)
+    assert technical["traceback"]
+    assert [(hop.node_id, hop.status) for hop in failed.stream.metadata.history] == [("first", "FAILED")]
 
 
 def test_a_condition_that_errs_makes_a_dead_letter_that_names_the_edge(make, unique):

@@ -130,7 +130,7 @@ def processor_of(store):
         node_id, datasource_id = ("a", "s") if is_intake(topic) else ("b", "")
         task = make_task(topic, node_id, datasource_id=datasource_id, lane=lane, is_live=lane == "g")
         opened.append(open_services(graph, SETTINGS, fused_with(graph, task.node_id)))
-        services = replace(opened[-1].__enter__(), now=lambda: NOW)
+        services = replace(opened[-1].__enter__(), instance="host:1", now=lambda: NOW)
         return chunk_processor(task, graph, graph_hash(graph), services, store, SETTINGS)
 
     yield make
@@ -146,12 +146,22 @@ def records_of(topic, values, headers):
     return [InputRecord(topic, 0, 7 + n, 0, b"key", each, (("own", b"kept"), *headers)) for n, each in enumerate(data)]
 
 
+def without_trace(stream):
+    technical = json.loads(stream.metadata.stream_error.technical_details)
+    del technical["traceback"]
+    stream.metadata.stream_error.technical_details = json.dumps(technical)
+    return stream.SerializeToString(deterministic=True)
+
+
 def readable(data, kind):
     """Return bytes as text that a reader can compare, and a hash that says whether they are the same."""
     if data is None:
         return None
     try:
-        text = text_format.MessageToString(kind.FromString(data), as_one_line=True)
+        message = kind.FromString(data)
+        if kind is PipeStream and message.metadata.HasField("stream_error"):
+            data = without_trace(message)
+        text = text_format.MessageToString(message, as_one_line=True)
     except DecodeError:
         text = repr(data)
     return {"text": text, "sha256": hashlib.sha256(data).hexdigest()}

@@ -117,7 +117,8 @@ def test_an_output_names_the_topic_of_its_edge_and_the_object_it_refers_to():
 
 def test_a_stream_that_came_by_a_call_gets_a_dead_letter_that_can_be_replayed():
     record = InputRecord("pipestream.main.b", -1, -1, 0, b"d1", at_b().SerializeToString())
-    failed = fail(at_b(), GRAPH, ModuleFailed("broken"), 1, 0.0)
+    with open_services(GRAPH, SETTINGS, ["b"]) as services:
+        failed = fail(at_b(), GRAPH, ModuleFailed("broken"), 1, services)
     letters = DeadLetterWriter(AT_NODE, run_id="call-1", graph_hash="h", now=lambda: 0.0)
 
     letter = letters.letter_of(failed, Arrival(record, "call/1"), is_entry=True).record

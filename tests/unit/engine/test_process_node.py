@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -19,11 +20,13 @@ from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import (
     EngineV1ServiceServicer,
     add_EngineV1ServiceServicer_to_server,
 )
+from pipestream.graph.hashing import graph_hash
 from pipestream.graph.model import DeadLetterPolicy, Edge, Graph, Node, NodeType, Transport
 from pipestream.kafka.records import InputRecord, header
+from pipestream.modules.module import Answer, HopStatus
 from pipestream.routing.conditions import compile_conditions
 from pipestream.settings import Settings
-from pipestream.wire import PipeDoc, PipeStream
+from pipestream.wire import LogEntry, PipeDoc, PipeStream
 
 SETTINGS = Settings(retry_initial_ms=0, retry_max_ms=0)
 HAPPY_END = Node("happy-end", "main", node_type=NodeType.SINK)
@@ -108,7 +111,8 @@ def services(calls, remote_engine):
             return ScriptedModule(scripts.get(node.node_id, lambda document, _context: [document]), calls)
 
         conditions = compile_conditions(graph, "cel-expr")
-        return Services(conditions, module_of, remote_engine, "cel-expr", 30.0, now=lambda: 1_000.0)
+        version = graph_hash(graph)
+        return Services(conditions, module_of, remote_engine, "cel-expr", 30.0, version, "host:1", lambda: 1_000.0)
 
     return make
 
@@ -201,6 +205,72 @@ def test_a_hop_is_recorded_in_path_history_and_count(services):
     (hop,) = emission.stream.metadata.history
     assert (hop.hop_number, hop.node_id, hop.status) == (3, "a", "SUCCESS")
     assert hop.start_time.seconds == 1_000
+
+
+def test_a_hop_names_its_graph_its_version_the_module_and_the_instance(services):
+    graph = make_graph([node("a", "python:some.module:step"), node("b")], [edge("a", "b")])
+
+    (emission,) = process_node(stream_at("a"), graph, services(graph))
+
+    (hop,) = emission.stream.metadata.history
+    assert (hop.graph_id, hop.graph_hash) == ("g", graph_hash(graph)[:16])
+    assert hop.service_instance_id == "host:1"
+    assert (hop.module_id, hop.document_id, hop.stream_id) == ("python:some.module:step", "d1", "s1")
+
+
+def test_a_document_that_a_filter_passes_over_has_a_skipped_hop(services):
+    graph = make_graph([node("a", filters=('doc.search_metadata.title == "b"',)), node("b")], [edge("a", "b")])
+
+    (emission,) = process_node(stream_at("a"), graph, services(graph))
+
+    (hop,) = emission.stream.metadata.history
+    assert (hop.hop_number, hop.node_id, hop.status) == (1, "a", "SKIPPED")
+
+
+def test_a_partial_result_goes_on_and_its_hop_keeps_details_and_log(services):
+    graph = make_graph([node("a"), node("b")], [edge("a", "b")])
+    entries = [LogEntry(message=f"page {number} is blank") for number in range(60)]
+
+    def half(document, _context):
+        return Answer([document], HopStatus.PARTIAL, ("page 3", "page 7"), {"pages": 2}, entries)
+
+    (emission,) = process_node(stream_at("a"), graph, services(graph, a=half))
+
+    (hop,) = emission.stream.metadata.history
+    assert (emission.to_node_id, hop.status) == ("b", "PARTIAL")
+    assert (hop.error_info.error_code, hop.error_info.error_message) == ("PARTIAL", "page 3; page 7")
+    assert json.loads(hop.error_info.technical_details) == {"details": {"pages": 2}}
+    assert hop.log_entries[0].message == "page 0 is blank"
+    assert len(hop.log_entries) == 51
+    assert hop.log_entries[-1].message == "10 more entries are left out"
+
+
+@pytest.mark.parametrize("as_branches", [False, True], ids=["several documents", "several edges"])
+def test_a_child_names_its_parent_in_its_last_hop(services, as_branches):
+    edges = [edge("a", "b"), edge("a", "c")] if as_branches else [edge("a", "b")]
+    graph = make_graph([node("a"), node("b"), node("c")], edges)
+    documents = [PipeDoc(doc_id=f"d1-{n}") for n in range(1 if as_branches else 2)]
+
+    _, child = process_node(stream_at("a"), graph, services(graph, a=lambda *_: documents))
+
+    assert child.stream.stream_id != "s1"
+    assert child.stream.metadata.history[-1].stream_id == "s1"
+    (grown,) = process_node(child.stream, graph, services(graph))
+    assert [hop.stream_id for hop in grown.stream.metadata.history] == ["s1", child.stream.stream_id]
+
+
+def test_a_trace_id_is_kept_by_every_child_and_told_to_modules(services, calls):
+    graph = make_graph([node("a"), node("b"), node("c")], [edge("a", "b", transport=Transport.GRPC), edge("a", "c")])
+    stream = stream_at("a")
+    stream.metadata.trace_id = "trace-1"
+
+    emissions = follow(stream, graph, services(graph, b=lambda *_: ModuleFailed("no")), SETTINGS)
+
+    assert [(e.outcome, e.stream.metadata.trace_id) for e in emissions] == [
+        (Outcome.EDGE, "trace-1"),
+        (Outcome.DEAD_LETTER, "trace-1"),
+    ]
+    assert {context.trace_id for context in calls} == {"trace-1"}
 
 
 def test_the_stream_that_came_in_is_left_as_it_was(services):
@@ -350,6 +420,80 @@ def test_a_failure_goes_to_the_error_end_where_the_graph_names_one(services):
     assert emission.stream.metadata.stream_error.originating_node_id == "a"
 
 
+def test_at_the_error_end_a_document_has_type_message_details_and_trace(services):
+    graph = make_graph([node("a"), node("oops", node_type=NodeType.SINK)], error_end="oops")
+
+    def break_down(*_):
+        raise ModuleFailed("page 3 is blank", details={"page": 3}) from ValueError("blank")
+
+    (emission,) = follow(stream_at("a"), graph, services(graph, a=break_down), SETTINGS)
+
+    technical = json.loads(emission.stream.metadata.stream_error.technical_details)
+    assert (technical["type"], technical["message"]) == ("ValueError", "page 3 is blank")
+    assert technical["details"] == {"page": 3}
+    assert technical["attempts"] == 1
+    assert "in break_down" in technical["traceback"]
+    assert technical["traceback"].rstrip().endswith("ModuleFailed: page 3 is blank")
+
+
+def test_the_type_and_the_trace_that_a_module_tells_are_those_of_the_error(services):
+    graph = make_graph([node("a")])
+    error = ModuleFailed("blank", error_type="PageError", trace="their own lines")
+
+    (emission,) = follow(stream_at("a"), graph, services(graph, a=lambda *_: error), SETTINGS)
+
+    technical = json.loads(emission.stream.metadata.stream_error.technical_details)
+    assert (technical["type"], technical["traceback"]) == ("PageError", "their own lines")
+
+
+def test_a_long_trace_keeps_its_end(services):
+    graph = make_graph([node("a")])
+    error = ModuleFailed("blank", trace="x" * 100_000 + "the cause")
+
+    (emission,) = follow(stream_at("a"), graph, services(graph, a=lambda *_: error), SETTINGS)
+
+    technical = json.loads(emission.stream.metadata.stream_error.technical_details)
+    assert technical["traceback"].endswith("the cause")
+    assert len(technical["traceback"]) == 4_000
+
+
+def test_details_that_would_make_a_record_too_large_are_cut(services):
+    graph = make_graph([node("a")])
+    error = ModuleFailed("blank", details={"page": "x" * 100_000})
+
+    (emission,) = follow(stream_at("a"), graph, services(graph, a=lambda *_: error), SETTINGS)
+
+    technical = json.loads(emission.stream.metadata.stream_error.technical_details)
+    assert technical["details"].startswith('{"page": "xxx')
+    assert len(technical["details"]) == 4_000
+
+
+def test_a_document_that_fails_has_a_failed_hop(services):
+    graph = make_graph([node("a"), node("b")], [edge("a", "b", transport=Transport.GRPC)])
+    error = ModuleFailed("no", log_entries=[LogEntry(message="no font")])
+
+    (emission,) = follow(stream_at("a"), graph, services(graph, b=lambda *_: error), SETTINGS)
+
+    first, second = emission.stream.metadata.history
+    assert (first.node_id, first.status) == ("a", "SUCCESS")
+    assert (second.hop_number, second.node_id, second.status) == (2, "b", "FAILED")
+    assert (second.error_info.error_code, second.error_info.error_message) == ("ModuleFailed", "no")
+    assert (second.graph_hash, second.service_instance_id) == (graph_hash(graph)[:16], "host:1")
+    assert (second.document_id, second.stream_id) == ("d1", "s1")
+    assert [entry.message for entry in second.log_entries] == ["no font"]
+    assert emission.stream.hop_count == 1
+
+
+def test_a_condition_that_errs_names_the_node_it_guards(services):
+    condition = 'doc.search_metadata.metadata["missing"] == "x"'
+    graph = make_graph([node("a"), node("b")], [edge("a", "b", condition)])
+
+    (emission,) = follow(stream_at("a"), graph, services(graph), SETTINGS)
+
+    assert emission.stream.metadata.stream_error.attempted_target_node_id == "b"
+    assert emission.stream.metadata.history[-1].attempted_target_node_id == "b"
+
+
 def test_a_transient_failure_is_tried_again_and_may_succeed(services, calls):
     graph = make_graph([node("a")])
 
@@ -379,6 +523,9 @@ def test_an_unexpected_error_costs_one_document_and_not_the_task(services, caplo
     assert emission.outcome is Outcome.DEAD_LETTER
     assert "unexpected ZeroDivisionError: bug" in str(emission.error)
     assert "unexpected error at node a" in caplog.text
+    technical = json.loads(emission.stream.metadata.stream_error.technical_details)
+    assert technical["type"] == "ZeroDivisionError"
+    assert "in process" in technical["traceback"]
 
 
 def test_a_message_with_half_a_character_costs_one_document_and_not_the_task(services, caplog):

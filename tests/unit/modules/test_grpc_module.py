@@ -8,7 +8,7 @@ import pytest
 
 from pipestream.errors import ModuleFailed, ModuleUnavailable
 from pipestream.gen.ai.pipestream.data.module.v1 import module_service_pb2 as service
-from pipestream.modules.module import ModuleContext
+from pipestream.modules.module import HopStatus, ModuleContext
 from pipestream.modules.resolve import resolve_module
 from pipestream.wire import PipeDoc, ProcessDataResponse
 from pipestream_testing.modules import GrpcModuleServer
@@ -34,15 +34,33 @@ def answer(outcome="UNSPECIFIED", **fields):
 
 @pytest.mark.parametrize("outcome", ["SUCCESS", "PARTIAL", "UNSPECIFIED"])
 def test_the_document_that_the_module_returns_goes_on(outcome):
-    assert call(answer(outcome, output_doc=OUTPUT)) == [OUTPUT]
+    assert call(answer(outcome, output_doc=OUTPUT)).documents == [OUTPUT]
 
 
 def test_a_document_that_the_module_skips_goes_on_unchanged():
-    assert call(answer("SKIPPED", output_doc=OUTPUT)) == [INPUT]
+    skipped = call(answer("SKIPPED", output_doc=OUTPUT))
+
+    assert (skipped.documents, skipped.status) == ([INPUT], HopStatus.SKIPPED)
+
+
+def test_a_partial_result_keeps_what_went_wrong_and_the_log():
+    def half(request, context):
+        response = ProcessDataResponse(outcome=service.PROCESSING_OUTCOME_PARTIAL, output_doc=OUTPUT)
+        response.partial_failure_details.extend(["page 3 is blank", "page 7 is blank"])
+        response.error_details["pages"] = 2
+        response.log_entries.add(message="no font for page 3")
+        return response
+
+    answered = call(half)
+
+    assert (answered.documents, answered.status) == ([OUTPUT], HopStatus.PARTIAL)
+    assert answered.problems == ("page 3 is blank", "page 7 is blank")
+    assert answered.details == {"pages": 2}
+    assert [entry.message for entry in answered.log_entries] == ["no font for page 3"]
 
 
 def test_success_without_a_document_ends_its_route():
-    assert call(answer("SUCCESS")) == []
+    assert call(answer("SUCCESS")).documents == []
 
 
 def test_an_empty_answer_is_a_failure_and_drops_nothing():
@@ -57,8 +75,10 @@ def test_a_failure_tells_the_modules_error_details():
         response.error_details["page"] = 7
         return response
 
-    with pytest.raises(ModuleFailed, match=r'"code": "E42"'):
+    with pytest.raises(ModuleFailed, match=r'"code": "E42"') as caught:
         call(fail)
+
+    assert caught.value.details == {"code": "E42", "page": 7}
 
 
 def test_a_failure_without_details_tells_its_log():
@@ -67,8 +87,23 @@ def test_a_failure_without_details_tells_its_log():
         response.log_entries.add(message="no font for page 3")
         return response
 
-    with pytest.raises(ModuleFailed, match="no font for page 3"):
+    with pytest.raises(ModuleFailed, match="no font for page 3") as caught:
         call(fail)
+
+    assert [entry.message for entry in caught.value.log_entries] == ["no font for page 3"]
+
+
+def test_a_failure_may_tell_its_type_and_its_trace():
+    def fail(request, context):
+        response = ProcessDataResponse(outcome=service.PROCESSING_OUTCOME_FAILURE)
+        response.error_details.update({"type": "ValueError", "traceback": "line 1\nline 2", "page": 7})
+        return response
+
+    with pytest.raises(ModuleFailed) as caught:
+        call(fail)
+
+    assert (caught.value.error_type, caught.value.trace) == ("ValueError", "line 1\nline 2")
+    assert caught.value.details == {"page": 7}
 
 
 def test_the_module_learns_where_it_is_and_how_it_is_configured():
@@ -84,6 +119,7 @@ def test_the_module_learns_where_it_is_and_how_it_is_configured():
         hop=3,
         attempt=2,
         idempotency_key="key-1",
+        trace_id="trace-1",
         config={"depth": 2, "tags": ["a"]},
         config_params={"mode": "fast"},
     )
@@ -96,13 +132,14 @@ def test_the_module_learns_where_it_is_and_how_it_is_configured():
     assert dict(seen["request"].config.config_params) == {"mode": "fast"}
     assert seen["metadata"]["pipestream-idempotency-key"] == "key-1"
     assert seen["metadata"]["pipestream-attempt"] == "2"
+    assert seen["metadata"]["pipestream-trace-id"] == "trace-1"
 
 
 def test_a_document_far_above_grpcs_own_limit_goes_through():
     document = PipeDoc(doc_id="big")
     document.blob_bag.blob.data = bytes(20_000_000)
 
-    (returned,) = call(lambda request, context: ProcessDataResponse(output_doc=request.document), document)
+    (returned,) = call(lambda request, context: ProcessDataResponse(output_doc=request.document), document).documents
 
     assert returned == document
 
@@ -163,7 +200,7 @@ def test_a_module_that_comes_back_is_reached_again():
     context = ModuleContext("graph", "node", "stream-1", timeout_s=10)
     with GrpcModuleServer(echo) as server:
         module = resolve_module(server.spec)
-        assert module.process(INPUT, context) == [INPUT]
+        assert module.process(INPUT, context).documents == [INPUT]
     with pytest.raises(ModuleUnavailable):
         module.process(INPUT, context)
 
@@ -177,4 +214,4 @@ def test_a_module_that_comes_back_is_reached_again():
                 assert time.monotonic() < deadline
                 threading.Event().wait(0.05)
     module.close()
-    assert returned == [INPUT]
+    assert returned.documents == [INPUT]

@@ -96,8 +96,22 @@ def test_a_megabyte_goes_both_ways(tmp_path):
 def test_an_error_answer_tells_code_type_and_message(tmp_path):
     answer = b'{"error": "processing_error", "message": "page 3 is blank", "type": "ValueError"}'
 
-    with pytest.raises(ModuleFailed, match="processing_error: ValueError: page 3 is blank"):
+    with pytest.raises(ModuleFailed, match="processing_error: ValueError: page 3 is blank") as caught:
         call(tmp_path, answer)
+
+    assert caught.value.error_type == "ValueError"
+    assert caught.value.details == {"error": "processing_error"}
+
+
+def test_an_error_answer_may_have_details_and_a_trace(tmp_path):
+    details = {"message": "page 3 is blank", "type": "ValueError", "traceback": "line 1\nline 2", "page": 3}
+    answer = json.dumps({"error": "processing_error", "details": details}).encode()
+
+    with pytest.raises(ModuleFailed, match="processing_error: ValueError: page 3 is blank") as caught:
+        call(tmp_path, answer)
+
+    assert (caught.value.error_type, caught.value.trace) == ("ValueError", "line 1\nline 2")
+    assert caught.value.details == {"error": "processing_error", "page": 3}
 
 
 @pytest.mark.parametrize(

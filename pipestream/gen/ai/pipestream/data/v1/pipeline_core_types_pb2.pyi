@@ -547,7 +547,7 @@ class LogEntry(_message.Message):
     def __init__(self, source: _Optional[_Union[LogEntrySource, str]] = ..., message: _Optional[str] = ..., timestamp_epoch_ms: _Optional[int] = ..., doc_id: _Optional[str] = ..., stream_id: _Optional[str] = ..., step_index: _Optional[int] = ..., engine: _Optional[_Union[EngineLogOrigin, _Mapping]] = ..., module: _Optional[_Union[ModuleLogOrigin, _Mapping]] = ..., level: _Optional[_Union[LogLevel, str]] = ...) -> None: ...
 
 class StepExecutionRecord(_message.Message):
-    __slots__ = ("hop_number", "node_id", "service_instance_id", "start_time", "end_time", "status", "error_info", "attempted_target_node_id", "log_entries", "module_id", "graph_id", "document_id", "account_id", "stream_id", "crawl_id")
+    __slots__ = ("hop_number", "node_id", "service_instance_id", "start_time", "end_time", "status", "error_info", "attempted_target_node_id", "log_entries", "module_id", "graph_id", "document_id", "account_id", "stream_id", "crawl_id", "graph_hash")
     HOP_NUMBER_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     SERVICE_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -563,6 +563,7 @@ class StepExecutionRecord(_message.Message):
     ACCOUNT_ID_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     CRAWL_ID_FIELD_NUMBER: _ClassVar[int]
+    GRAPH_HASH_FIELD_NUMBER: _ClassVar[int]
     hop_number: int
     node_id: str
     service_instance_id: str
@@ -578,7 +579,8 @@ class StepExecutionRecord(_message.Message):
     account_id: str
     stream_id: str
     crawl_id: str
-    def __init__(self, hop_number: _Optional[int] = ..., node_id: _Optional[str] = ..., service_instance_id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., status: _Optional[str] = ..., error_info: _Optional[_Union[ErrorData, _Mapping]] = ..., attempted_target_node_id: _Optional[str] = ..., log_entries: _Optional[_Iterable[_Union[LogEntry, _Mapping]]] = ..., module_id: _Optional[str] = ..., graph_id: _Optional[str] = ..., document_id: _Optional[str] = ..., account_id: _Optional[str] = ..., stream_id: _Optional[str] = ..., crawl_id: _Optional[str] = ...) -> None: ...
+    graph_hash: str
+    def __init__(self, hop_number: _Optional[int] = ..., node_id: _Optional[str] = ..., service_instance_id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., status: _Optional[str] = ..., error_info: _Optional[_Union[ErrorData, _Mapping]] = ..., attempted_target_node_id: _Optional[str] = ..., log_entries: _Optional[_Iterable[_Union[LogEntry, _Mapping]]] = ..., module_id: _Optional[str] = ..., graph_id: _Optional[str] = ..., document_id: _Optional[str] = ..., account_id: _Optional[str] = ..., stream_id: _Optional[str] = ..., crawl_id: _Optional[str] = ..., graph_hash: _Optional[str] = ...) -> None: ...
 
 class ErrorData(_message.Message):
     __slots__ = ("error_message", "error_code", "technical_details", "originating_node_id", "attempted_target_node_id", "input_state_at_failure", "timestamp")

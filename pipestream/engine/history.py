@@ -1,0 +1,159 @@
+"""What a stream tells about its way: one record per hop, and why it failed.
+
+A record has the stream's id at that hop. A child of a fan-out begins with the history of its parent, so the last
+record before its own has its parent's id.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterable
+from functools import lru_cache
+from traceback import format_exception
+from typing import TYPE_CHECKING, Any
+
+from pipestream.errors import ConditionError, ModuleFailed, PipestreamError, printable
+from pipestream.modules.module import Answer, HopStatus
+from pipestream.wire import ErrorData, LogEntry, PipeStream, StepExecutionRecord
+
+if TYPE_CHECKING:
+    from pipestream.engine.process import Services
+    from pipestream.graph.model import Graph, Node
+
+# A history travels with its stream, in records that the broker limits. Of a trace, the end tells most.
+_TRACE_LIMIT = 4_000
+_DETAILS_LIMIT = 4_000
+_LOG_ENTRIES = 50
+_LOG_MESSAGE_LIMIT = 500
+# `pipestream graph history` finds a version by the first characters of its hash.
+_HASH_LENGTH = 16
+
+
+def this_instance() -> str:
+    """Return the name of this process in histories: ``host:pid``."""
+    return f"{_host()}:{os.getpid()}"
+
+
+@lru_cache(maxsize=1)
+def _host() -> str:
+    return socket.gethostname()
+
+
+def record_hop(
+    stream: PipeStream, node: Node, graph: Graph, services: Services, started: float, answer: Answer
+) -> PipeStream:
+    """Return the stream as it leaves a node, still without a document."""
+    done = PipeStream(
+        stream_id=stream.stream_id,
+        cluster_id=stream.cluster_id,
+        current_node_id=stream.current_node_id,
+        hop_count=stream.hop_count + 1,
+        processing_path=[*stream.processing_path, node.node_id],
+    )
+    done.metadata.CopyFrom(stream.metadata)
+    now = services.now()
+    hop = _add_hop(done, stream, graph, services, answer.status, now)
+    hop.start_time.FromNanoseconds(int(started * 1e9))
+    done.metadata.last_processed_at.CopyFrom(hop.end_time)
+    if answer.status is HopStatus.PARTIAL:
+        hop.error_info.error_code = answer.status
+        hop.error_info.error_message = printable("; ".join(answer.problems))
+        hop.error_info.originating_node_id = node.node_id
+        hop.error_info.timestamp.CopyFrom(hop.end_time)
+        if answer.details:
+            hop.error_info.technical_details = json.dumps({"details": _bounded(answer.details)})
+        hop.log_entries.extend(_first_entries(answer.log_entries))
+    return done
+
+
+def record_failure(
+    failed: PipeStream, graph: Graph, services: Services, error: PipestreamError, attempts: int, started: float | None
+) -> None:
+    """Put the reason why a stream failed at its node into the stream, and the failed hop into its history.
+
+    The history has the reason without trace and details, because it stays with the stream after a replay.
+    """
+    now = services.now()
+    reason = ErrorData(
+        error_message=printable(error),
+        error_code=type(error).__name__,
+        originating_node_id=failed.current_node_id,
+    )
+    reason.timestamp.FromNanoseconds(int(now * 1e9))
+    target = _attempted_target(graph, error)
+    if target:
+        reason.attempted_target_node_id = target
+    hop = _add_hop(failed, failed, graph, services, HopStatus.FAILED, now)
+    hop.hop_number = failed.hop_count + 1
+    if started is not None:
+        hop.start_time.FromNanoseconds(int(started * 1e9))
+    hop.error_info.CopyFrom(reason)
+    if target:
+        hop.attempted_target_node_id = target
+    if isinstance(error, ModuleFailed):
+        hop.log_entries.extend(_first_entries(error.log_entries))
+    reason.technical_details = _technical_details(error, attempts)
+    failed.metadata.stream_error.CopyFrom(reason)
+
+
+def _add_hop(
+    to: PipeStream, at: PipeStream, graph: Graph, services: Services, status: HopStatus, now: float
+) -> StepExecutionRecord:
+    """Add a record to the history of ``to``, about the node and the document that ``at`` is at."""
+    hop = to.metadata.history.add(
+        hop_number=to.hop_count,
+        node_id=at.current_node_id,
+        service_instance_id=services.instance,
+        status=status,
+        graph_id=graph.graph_id,
+        graph_hash=services.graph_hash[:_HASH_LENGTH],
+        stream_id=at.stream_id,
+    )
+    hop.end_time.FromNanoseconds(int(now * 1e9))
+    document_id = at.document.doc_id or at.document_ref.doc_id
+    if document_id:
+        hop.document_id = document_id
+    node = graph.node_by_id.get(at.current_node_id)
+    if node is not None and node.module:
+        hop.module_id = node.module
+    return hop
+
+
+def _attempted_target(graph: Graph, error: PipestreamError) -> str:
+    if not isinstance(error, ConditionError):
+        return ""
+    return next((edge.to_node_id for edge in graph.edges if edge.edge_id == error.edge_id), "")
+
+
+def _technical_details(error: PipestreamError, attempts: int) -> str:
+    """Return what a person who looks for the cause needs, as JSON."""
+    told = error if isinstance(error, ModuleFailed) else ModuleFailed("")
+    technical: dict[str, Any] = {
+        "type": told.error_type or type(error.__cause__ or error).__name__,
+        "message": printable(error),
+        "attempts": attempts,
+        "traceback": printable(told.trace or "".join(format_exception(error)))[-_TRACE_LIMIT:],
+    }
+    if told.details:
+        technical["details"] = _bounded(told.details)
+    return json.dumps(technical, ensure_ascii=False)
+
+
+def _bounded(details: Any) -> Any:
+    """Return details as they are, or the start of their JSON where they are too long."""
+    text = printable(json.dumps(details, ensure_ascii=False, default=str))
+    return json.loads(text) if len(text) <= _DETAILS_LIMIT else text[:_DETAILS_LIMIT]
+
+
+def _first_entries(entries: Iterable[LogEntry]) -> list[LogEntry]:
+    entries = list(entries)
+    kept = []
+    for entry in entries[:_LOG_ENTRIES]:
+        kept.append(LogEntry())
+        kept[-1].CopyFrom(entry)
+        kept[-1].message = entry.message[:_LOG_MESSAGE_LIMIT]
+    if len(entries) > len(kept):
+        kept.append(LogEntry(message=f"{len(entries) - len(kept)} more entries are left out"))
+    return kept
