@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pipestream import faults
 from pipestream.arrow import to_table
 from pipestream.drain.range_task import RangeOutcome, RangeTask
-from pipestream.errors import SettingsInvalid, TasksFailed
+from pipestream.errors import LeaseLost, SettingsInvalid, TasksFailed
 from pipestream.settings import CONFIG_VARIABLE, config_file, load_settings
 from pipestream_spark.session import session_builder
 
@@ -29,43 +29,55 @@ class SparkRunner:
     def __init__(self, app_name: str) -> None:
         self._app_name = app_name
         self._session: SparkSession | None = None
-        self._group = f"drain-{uuid.uuid4()}"
-        self._is_cancelled = threading.Event()
+        self._name = f"drain-{uuid.uuid4()}"
+        self._cancelled: set[int] = set()
+        self._opening = threading.Lock()
 
     def __call__(self, tasks: Sequence[RangeTask]) -> list[RangeOutcome]:
-        """Run the tasks, side by side.
+        """Run the tasks of a slot, side by side. Threads may call this for several slots at once.
 
         :raises TasksFailed: Spark gave up on them, or they were cancelled.
         """
-        self._check_cancelled()
-        session = self._session = self._open_session()
+        slot = tasks[0].slot
+        self._check_cancelled(slot)
+        with self._opening:
+            session = self._session = self._session or self._open_session()
         # After the session is known to ``cancel``, which either is heard here or cancels what starts below.
-        self._check_cancelled()
-        session.sparkContext.setJobGroup(self._group, self._app_name)
+        self._check_cancelled(slot)
+        # Both are properties of this thread alone: PySpark gives each Python thread a thread of the JVM.
+        session.sparkContext.setJobGroup(self.job_group(slot), self._app_name)
+        session.sparkContext.setLocalProperty("spark.scheduler.pool", f"slot-{slot}")
         rows = [(task.to_json(),) for task in tasks]
         # As many slices as tasks: a range is the unit of work, of retry and of fencing.
         ranges = session.sparkContext.parallelize(rows, len(rows)).toDF("task string")
         try:
             outcomes = ranges.mapInArrow(_drain_batches, "outcome string").collect()
         except (PySparkException, Py4JJavaError) as error:
-            self._check_cancelled()
+            self._check_cancelled(slot)
             raise TasksFailed(str(error).strip().splitlines()[0]) from error
         return [RangeOutcome.from_json(row.outcome) for row in outcomes]
 
-    def cancel(self, _why: object = None) -> None:
-        """Stop the tasks that run now, and let none start: whenever this is called, from whichever thread."""
-        self._is_cancelled.set()
+    def cancel(self, why: LeaseLost) -> None:
+        """Stop the tasks of a slot, and let none start: whenever this is called, from whichever thread."""
+        slot = why.slot or 0
+        self._cancelled.add(slot)
         if self._session is not None:
             # Not cancelAllJobs, which does nothing to a job that starts a moment later.
-            self._session.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
+            self._session.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self.job_group(slot))
 
-    def _check_cancelled(self) -> None:
-        if self._is_cancelled.is_set():
+    def job_group(self, slot: int) -> str:
+        """Return the name under which Spark knows the jobs of a slot."""
+        return f"{self._name}-{slot}"
+
+    def _check_cancelled(self, slot: int) -> None:
+        if slot in self._cancelled:
             raise TasksFailed("they were cancelled")
 
     def _open_session(self) -> SparkSession:
         # A copy of a slow task fences the task, and is then ended by Spark, for which the first to answer has won.
         builder = session_builder(self._app_name).config("spark.speculation", "false")
+        # Slots share the executors evenly. By default, the ranges of one would wait until those of another are done.
+        builder = builder.config("spark.scheduler.mode", "FAIR")
         for name, value in executor_environment().items():
             builder = builder.config(f"spark.executorEnv.{name}", value)
         return builder.getOrCreate()

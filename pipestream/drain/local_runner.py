@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.drain.task import drain_ranges
@@ -11,20 +12,20 @@ from pipestream.settings import Settings
 
 
 class LocalRunner:
-    """Runs one task after the other, here."""
+    """Runs the tasks of a slot one after the other, in the thread that asks."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._lost: LeaseLost | None = None
+        self._lost: dict[int | None, LeaseLost] = {}
 
     def __call__(self, tasks: Sequence[RangeTask]) -> Iterator[RangeOutcome]:
         for task in tasks:
-            yield from drain_ranges(task, self._settings, self._check_lease)
+            yield from drain_ranges(task, self._settings, partial(self._check_lease, task.slot))
 
     def cancel(self, why: LeaseLost) -> None:
-        """Stop before the next transaction."""
-        self._lost = why
+        """Stop the tasks of a slot before their next transaction."""
+        self._lost[why.slot] = why
 
-    def _check_lease(self) -> None:
-        if self._lost is not None:
-            raise self._lost
+    def _check_lease(self, slot: int) -> None:
+        if slot in self._lost:
+            raise self._lost[slot]

@@ -35,6 +35,8 @@ class RangeTask:
     write for these partitions."""
     graph: str = field(repr=False)
     """The graph's message in base64; it was checked before the plan was made."""
+    slot: int = 0
+    """Whose lease the task works under: when it is lost, the tasks of this slot are stopped."""
 
     @property
     def ranges(self) -> list[OffsetRange]:

@@ -37,5 +37,6 @@ def _task(slot: HeldSlot, ranges: Sequence[OffsetRange], transactional_ids: tupl
         doc_ids=slot.lane.doc_ids,
         is_live=slot.lane.is_live,
         transactional_ids=transactional_ids,
+        slot=slot.lease.slot,
         graph=b64encode(to_binary(slot.graph)).decode(),
     )

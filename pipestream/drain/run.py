@@ -1,15 +1,16 @@
-"""One run over one topic: take the lease of every free slot, and drain it.
+"""One run over one topic: take the lease of every free slot, and drain the slots side by side.
 
-Lease, reconcile, plan, drain, enter, release: the first and the last are here, reconcile and plan in ``slot_plan.py``,
-drain and enter in ``slot_run.py``.
+Lease, reconcile, plan, drain, enter, release: the first and the last are here, reconcile and plan in the lane and in
+``slot_plan.py``, drain and enter in ``slot_run.py``.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from zlib import crc32
 
@@ -19,6 +20,7 @@ from pipestream.drain.holder import is_of_run, name_holder
 from pipestream.drain.range_task import Runner
 from pipestream.drain.report import DRAINED, SKIPPED, DrainReport, join_reports
 from pipestream.drain.request import DrainRequest
+from pipestream.drain.side_by_side import run_side_by_side
 from pipestream.drain.slot_run import SlotRun
 from pipestream.errors import LeaseLost, LeaseUnavailable, PipestreamError
 from pipestream.graph.flow import check_drained, topic_targets
@@ -41,99 +43,164 @@ def run_drain(
     on_lease_lost: Callable[[LeaseLost], None] | None = None,
     broker: Broker | None = None,
 ) -> DrainReport:
-    """Drain what waits in a topic: every slot of it that is free, one after the other, each up to the budget.
+    """Drain what waits in a topic: every slot of it that is free, side by side, each up to the budget.
 
-    A backfill covers all partitions, and goes on beside the live runs: its lane is its own, and so is its lease.
+    A backfill covers all partitions, and runs next to the live runs: its lane is its own, and so is its lease.
     Skips what another run holds, and what the operator has stopped.
 
-    :param runner: runs the range tasks, over Spark or in this process.
+    :param runner: runs the range tasks of a slot, over Spark or in this process. Several threads call it, each for a
+        slot of its own.
     :param find_graph: gives the graph of a hash. A retry uses the graph its plan was made with, even if another
         has been applied since.
-    :param on_lease_lost: called once if the lease is lost while tasks run, to stop them.
+    :param on_lease_lost: called if the lease of a slot is lost while its tasks run, to stop the tasks of that slot. The
+        error names the slot. Called for every slot at work when the run itself is told to end.
     :param broker: another to ask than the one of the settings; a model of one, in tests.
     :raises RangeFailed: a task stopped early; what was done up to there is entered.
     :raises LedgerConflict: another run entered the same ranges first; nothing was changed.
     :raises RequestInvalid: the graph does not drain the topic.
 
-    An error is raised after the slots that it does not concern have been drained; only trouble with leases ends the
-    run there, since whatever it comes from may have taken the others too.
+    An error is raised after the slots that it does not concern have been drained. After trouble with leases no other
+    slot begins, since whatever it comes from may have taken the others too.
     """
     check_drained(request.graph, request.topic)
     started = time.monotonic()
-    holder = name_holder(request.run_id)
-    broker = broker or Broker(settings)
-    slots = _Slots()
-    with slots.keeping_errors():
-        for slot in _slot_order(request, _desired(leases, request).replicas):
-            # Asked anew for every slot: stopping a topic, or scaling it down, also holds in the middle of a run.
-            desired = _desired(leases, request)
-            if reason := refuse(request, desired):
-                slots.notes.append(reason)
-                break
-            if slots.drained == settings.max_slots:
-                slots.notes.append(f"the other slots are left to the next run: one drains at most {settings.max_slots}")
-                break
-            if slot >= desired.replicas:
-                continue
-            try:
-                lease = _acquire(leases, request, slot, holder, settings.lease_ttl_s)
-            except LeaseUnavailable as error:
-                slots.notes.append(str(error))
-                continue
-            with LeaseKeeper(leases, lease, on_lost=on_lease_lost) as keeper:
-                faults.reach(faults.LEASE_ACQUIRED)
-                run = SlotRun(request, settings, lease, desired.replicas, find_graph, broker)
-                slots.run(run, runner, keeper)
-            if not slots.errors:
-                request.lane.finish(request.topic, leases)
-            if keeper.lost.is_set():
-                slots.notes.append("the other slots are left to the next run: a lease was lost")
-                break
-    slots.raise_worst()
-    return slots.report(request, time.monotonic() - started)
+    run = _Run(request, settings, runner, leases, find_graph, on_lease_lost, broker or Broker(settings))
+    run.drain()
+    run.raise_worst()
+    return run.report(time.monotonic() - started)
 
 
-class _Slots:
-    """What became of the slots of one run."""
+class _Run:
+    """One run, and what became of its slots. Its slots are drained in threads, which share it."""
 
-    def __init__(self) -> None:
-        self.notes: list[str] = []
+    def __init__(
+        self,
+        request: DrainRequest,
+        settings: Settings,
+        runner: Runner,
+        leases: LeaseStore,
+        find_graph: Callable[[str], Graph] | None,
+        on_lease_lost: Callable[[LeaseLost], None] | None,
+        broker: Broker,
+    ) -> None:
+        self._request = request
+        self._settings = settings
+        self._runner = runner
+        self._leases = leases
+        self._find_graph = find_graph
+        self._on_lease_lost = on_lease_lost
+        self._broker = broker
+        self._holder = name_holder(request.run_id)
+        self._guard = threading.Lock()
+        self._waiting: deque[int] = deque()
+        """Slots that no thread has tried yet."""
+        self._at_work: set[int] = set()
+        self._is_closed = False
+        """Whether no other slot begins."""
+        self._is_ending = False
+        """Whether those at work are to stop."""
+        # These lists only grow, by one append at a time, which needs no lock.
+        self._notes: list[str] = []
         """Why slots were left alone."""
         self._reports: list[DrainReport] = []
-        self.errors: list[PipestreamError] = []
+        self._errors: list[PipestreamError] = []
 
-    @property
-    def drained(self) -> int:
-        """Return how many slots had something to drain."""
-        return sum(report.status == DRAINED for report in self._reports)
+    def drain(self) -> None:
+        """Drain the slots, at most ``max_slots`` that have something to drain.
 
-    def run(self, run: SlotRun, runner: Runner, keeper: LeaseKeeper) -> None:
-        """Drain one slot. Its failure must not keep the others waiting, who may have nothing to do with it."""
-        try:
-            self._reports.append(run.execute(runner, keeper.check))
-        except PipestreamError as error:
-            log.warning("%s slot %d: %s", run.request.topic, run.lease.slot, error)
-            self.errors.append(error)
-
-    @contextmanager
-    def keeping_errors(self) -> Iterator[None]:
-        """Keep an error that ends the run, lest it hide a worse one of a slot before."""
-        try:
-            yield
-        except PipestreamError as error:
-            self.errors.append(error)
+        Each worker drains one slot that has something to drain, and passes over those that are empty or taken.
+        """
+        request, limit = self._request, self._settings.max_slots
+        slots = _slot_order(request, _desired(self._leases, request).replicas)
+        self._waiting.extend(slots)
+        run_side_by_side(self._work, min(len(slots), limit), self._interrupt)
+        if self._waiting:
+            self._close(f"the other slots are left to the next run: one drains at most {limit}")
 
     def raise_worst(self) -> None:
         """Raise what needs a person, if anything does, else the first thing that only needs a retry."""
-        for error in sorted(self.errors, key=lambda error: error.transient):
+        for error in sorted(self._errors, key=lambda error: error.transient):
             raise error
 
-    def report(self, request: DrainRequest, seconds: float) -> DrainReport:
+    def report(self, seconds: float) -> DrainReport:
         """Return one report for all slots."""
+        request = self._request
         total = DrainReport(
             SKIPPED, request.topic, seconds=round(seconds, 3), run_id=request.run_id, lane=request.lane.name
         )
-        return join_reports(self._reports, self.notes, total)
+        return join_reports(self._reports, self._notes, total)
+
+    def _work(self) -> None:
+        try:
+            while (slot := self._next_slot()) is not None:
+                if self._drain_slot(slot):
+                    return
+        except PipestreamError as error:  # of the lease store, so that other slots could not be leased either
+            self._errors.append(error)
+            self._close("the other slots are left to the next run: their leases cannot be asked for")
+
+    def _next_slot(self) -> int | None:
+        with self._guard:
+            return self._waiting.popleft() if self._waiting and not self._is_closed else None
+
+    def _drain_slot(self, slot: int) -> bool:
+        """Drain a slot if it is free, and return whether there was something to drain."""
+        request = self._request
+        # Asked anew for every slot: stopping a topic, or scaling it down, also holds in the middle of a run.
+        desired = _desired(self._leases, request)
+        if reason := refuse(request, desired):
+            self._close(reason)
+            return False
+        if slot >= desired.replicas:
+            return False
+        try:
+            lease = _acquire(self._leases, request, slot, self._holder, self._settings.lease_ttl_s)
+        except LeaseUnavailable as error:
+            self._notes.append(str(error))
+            return False
+        with LeaseKeeper(self._leases, lease, on_lost=self._on_lease_lost) as keeper:
+            faults.reach(faults.LEASE_ACQUIRED)
+            report = self._drain_held(lease, desired.replicas, keeper)
+        if keeper.lost.is_set():
+            self._close("the other slots are left to the next run: a lease was lost")
+        if report is None:
+            return False
+        request.lane.finish(request.topic, self._leases)
+        self._reports.append(report)
+        return report.status == DRAINED
+
+    def _drain_held(self, lease: Lease, replicas: int, keeper: LeaseKeeper) -> DrainReport | None:
+        """Drain a slot whose lease is held; None if it failed, which must not keep the other slots waiting."""
+        run = SlotRun(self._request, self._settings, lease, replicas, self._find_graph, self._broker)
+        self._at_work.add(lease.slot)
+        try:
+            if self._is_ending:
+                self._stop(lease.slot)
+            return run.execute(self._runner, keeper.check)
+        except PipestreamError as error:
+            log.warning("%s slot %d: %s", self._request.topic, lease.slot, error)
+            self._errors.append(error)
+            return None
+        finally:
+            self._at_work.discard(lease.slot)
+
+    def _close(self, reason: str) -> None:
+        """Let no other slot begin, and note why; the first reason counts."""
+        with self._guard:
+            if not self._is_closed:
+                self._notes.append(reason)
+            self._is_closed = True
+
+    def _interrupt(self) -> None:
+        """Stop the tasks of all slots: this run is told to end."""
+        self._close("the run was told to end")
+        self._is_ending = True  # before the others are stopped: one that begins now stops itself
+        for slot in list(self._at_work):
+            self._stop(slot)
+
+    def _stop(self, slot: int) -> None:
+        if self._on_lease_lost is not None:
+            self._on_lease_lost(LeaseLost(self._request.lease_name, slot, "the run was told to end"))
 
 
 def _desired(leases: LeaseStore, request: DrainRequest) -> DesiredState:

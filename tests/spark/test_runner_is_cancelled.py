@@ -9,7 +9,7 @@ from base64 import b64encode
 import pytest
 from pyspark import SparkContext
 
-from pipestream.errors import TasksFailed
+from pipestream.errors import LeaseLost, TasksFailed
 from pipestream.graph.load import load_graph
 from pipestream.graph.proto import to_binary
 from pipestream.settings import CONFIG_VARIABLE, Settings
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.spark
 # Longer than a test may take: a task that is not cancelled is waited for until the test fails.
 BROKER_TIMEOUT_S = 900
 CANCELLED = r"\(they were cancelled\)"
+LOST = LeaseLost("intake.files", 0, "it ran out")
 
 
 class CancellingTask:
@@ -31,9 +32,10 @@ class CancellingTask:
     def __init__(self, runner, task):
         self.runner = runner
         self.task = task
+        self.slot = task.slot
 
     def to_json(self):
-        self.runner.cancel()
+        self.runner.cancel(LOST)
         return self.task.to_json()
 
 
@@ -80,7 +82,7 @@ def task(graph_text, unique, tmp_path):
 
 def test_cancelled_before_it_starts_it_opens_no_session(runner, task, monkeypatch):
     monkeypatch.setattr(runner, "_open_session", lambda: pytest.fail("a session was opened"))
-    runner.cancel()
+    runner.cancel(LOST)
 
     with pytest.raises(TasksFailed, match=CANCELLED):
         runner([task])
@@ -90,7 +92,7 @@ def test_cancelled_while_the_session_opens_it_makes_no_job(runner, task, monkeyp
     open_session = runner._open_session
 
     def open_while_cancelled():
-        runner.cancel()
+        runner.cancel(LOST)
         return open_session()
 
     monkeypatch.setattr(runner, "_open_session", open_while_cancelled)
@@ -98,7 +100,7 @@ def test_cancelled_while_the_session_opens_it_makes_no_job(runner, task, monkeyp
     with pytest.raises(TasksFailed, match=CANCELLED):
         runner([task])
 
-    assert runner._session.sparkContext.statusTracker().getJobIdsForGroup(runner._group) == []
+    assert runner._session.sparkContext.statusTracker().getJobIdsForGroup(runner.job_group(0)) == []
 
 
 def test_cancelled_between_session_and_job_it_runs_no_task(runner, task):
@@ -112,7 +114,7 @@ def test_cancelled_while_its_tasks_run_it_ends_at_once(runner, task):
 
     def cancel_when_running():
         wait_until(is_running, "no task ran", timeout_s=400)
-        runner.cancel()
+        runner.cancel(LOST)
 
     canceller = threading.Thread(target=cancel_when_running)
     canceller.start()

@@ -46,6 +46,21 @@ def hanging(document: PipeDoc, context: ModuleContext) -> PipeDoc:
     return document
 
 
+def meeting(document: PipeDoc, context: ModuleContext) -> PipeDoc:
+    """Wait until as many documents as ``config.parties`` are here at the same moment, wherever they are processed.
+
+    Each leaves a file in ``config.folder`` when it comes, so a document that is alone waits, and then fails.
+    """
+    folder, parties = Path(context.config["folder"]), int(context.config["parties"])
+    (folder / f"{document.doc_id}.here").touch()
+    deadline = time.monotonic() + 200
+    while len(list(folder.glob("*.here"))) < parties:
+        if time.monotonic() > deadline:
+            raise ValueError(f"{document.doc_id} waited for {parties} documents, and they did not come together")
+        time.sleep(0.02)
+    return document
+
+
 def spinning(document: PipeDoc, context: ModuleContext) -> PipeDoc:
     """Never stop computing."""
     while True:

@@ -1,0 +1,28 @@
+"""Run the same work in several threads, and end them all when the run is told to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+
+
+def run_side_by_side(work: Callable[[], None], count: int, interrupt: Callable[[], None]) -> None:
+    """Run ``work`` in ``count`` threads and wait for all of them; one is run in this thread.
+
+    An error of one is raised when the others have ended.
+
+    :param interrupt: called when this thread is told to end (a signal, Ctrl-C), to make the others end soon. They are
+        waited for, because they hold leases to give back.
+    """
+    if count == 1:
+        work()
+        return
+    with ThreadPoolExecutor(count, thread_name_prefix="slot") as pool:
+        try:
+            futures = [pool.submit(work) for _ in range(count)]
+            wait(futures)
+        except BaseException:
+            interrupt()
+            raise
+    for future in futures:
+        future.result()

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from pipestream.drain.side_by_side import run_side_by_side
+
+
+def test_the_threads_are_at_work_at_the_same_moment():
+    barrier = threading.Barrier(3, timeout=60)
+
+    run_side_by_side(lambda: barrier.wait() and None, 3, interrupt=lambda: None)
+
+
+def test_a_single_one_is_run_in_this_thread():
+    ran_in = []
+
+    run_side_by_side(lambda: ran_in.append(threading.current_thread()), 1, interrupt=lambda: None)
+
+    assert ran_in == [threading.current_thread()]
+
+
+def test_an_error_is_raised_when_the_others_have_ended():
+    ended = []
+    first = threading.Lock()
+
+    def work() -> None:
+        if first.acquire(blocking=False):
+            raise ZeroDivisionError
+        ended.append(True)
+
+    with pytest.raises(ZeroDivisionError):
+        run_side_by_side(work, 3, interrupt=lambda: None)
+
+    assert len(ended) == 2
+
+
+def test_when_the_run_is_told_to_end_the_threads_are_interrupted_and_waited_for():
+    class ToldToEnd(BaseException):
+        pass
+
+    def end(*_: object) -> None:
+        raise ToldToEnd
+
+    before = signal.signal(signal.SIGUSR2, end)
+    is_interrupted, ended = threading.Event(), []
+    both_run = threading.Barrier(2, action=lambda: os.kill(os.getpid(), signal.SIGUSR2), timeout=60)
+
+    def work() -> None:
+        both_run.wait()
+        assert is_interrupted.wait(60)
+        ended.append(True)
+
+    try:
+        with pytest.raises(ToldToEnd):
+            run_side_by_side(work, 2, is_interrupted.set)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+
+    assert len(ended) == 2
