@@ -13,7 +13,7 @@ from pipestream.drain.result import ChunkResult, RecordResult
 from pipestream.engine.dead_letter_record import FOR_GRAPH
 from pipestream.engine.emission import Emission, Outcome
 from pipestream.engine.follow import follow
-from pipestream.engine.intake import Arrival, Entrance, read_arrival, take_in
+from pipestream.engine.intake import Arrival, Entrance, read_arrival, stand_in, take_in
 from pipestream.engine.outputs import DeadLetterWriter, output_of
 from pipestream.engine.process import Services, fail
 from pipestream.errors import PipestreamError
@@ -98,9 +98,9 @@ class ChunkProcessor:
     def _process(self, arrival: Arrival, stream: PipeStream | PipestreamError) -> RecordResult:
         result = RecordResult(arrival.record)
         if isinstance(stream, PipestreamError):
-            # It never became a stream, so there is no document for an error-end: it is a dead letter as it is.
-            never = PipeStream(current_node_id=self.entrance.node_id)
-            self._add_failure(result, arrival, never, stream, attempts=1, as_dead_letter=True)
+            held = stand_in(arrival, self.entrance) if self.entrance.graph.error_end else None
+            never = held or PipeStream(current_node_id=self.entrance.node_id)
+            self._add_failure(result, arrival, never, stream, attempts=1, as_dead_letter=held is None)
             return result
         hops = stream.hop_count
         for emission in follow(stream, self.entrance.graph, self.services, self.settings):

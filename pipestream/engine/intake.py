@@ -94,6 +94,36 @@ def decode_stream(value: bytes | None) -> PipeStream:
         raise RecordInvalid(f"the record's value is not a PipeStream: {error}") from None
 
 
+def stand_in(arrival: Arrival, entrance: Entrance) -> PipeStream | None:
+    """Return a stream that holds the bytes of a record which is not a stream itself, for the error-end.
+
+    None for a record that is a stream, because its dead letter can be replayed, and for one of a node's topic, because
+    nobody knows of which account the bytes are.
+    """
+    record = arrival.record
+    if not entrance.datasource_id or _is_stream(record.value):
+        return None
+    stream = PipeStream()
+    stream.metadata.context_params.update(
+        {"topic": record.topic, "partition": str(record.partition), "offset": str(record.offset)}
+    )
+    stream.document.doc_id = (record.key or b"").decode("utf-8", "replace")
+    blob = stream.document.blob_bag.blob
+    blob.data = record.value or b""
+    blob.size_bytes = len(blob.data)
+    blob.mime_type = "application/octet-stream"
+    admit(stream, entrance, arrival.origin)
+    return stream
+
+
+def _is_stream(value: bytes | None) -> bool:
+    try:
+        decode_stream(value)
+    except RecordInvalid:
+        return False
+    return True
+
+
 def admit(stream: PipeStream, entrance: Entrance, origin: str) -> str:
     """Give a stream the account and the identity it has in the graph, in place.
 

@@ -263,6 +263,38 @@ def test_a_record_may_be_given_up_as_a_dead_letter_even_if_there_is_an_error_end
     assert only_output(result).topic == "dlq.intake.s"
 
 
+@pytest.mark.parametrize("value", [b"\xff\xfe", None], ids=["other bytes", "no value"])
+def test_an_intake_record_that_cannot_be_parsed_goes_to_the_error_end_with_its_bytes(processor_of, value):
+    result = processor_of(ERROR_END).process([record_of(value)])
+
+    output = only_output(result)
+    assert (output.topic, output.key) == ("pipestream.main.failed", b"key")
+    sent = PipeStream.FromString(output.value)
+    assert sent.metadata.stream_error.error_code == "RecordInvalid"
+    assert (sent.metadata.account_id, sent.metadata.datasource_id) == ("acme", "s")
+    assert dict(sent.metadata.context_params) == {"topic": "intake.s", "partition": "0", "offset": "7"}
+    document = PipeDoc.FromString(result.objects[key_of(sent)])
+    assert document.blob_bag.blob.data == (value or b"")
+
+
+def test_a_second_try_gives_what_cannot_be_parsed_the_same_names(processor_of):
+    first, again = (processor_of(ERROR_END).process([record_of(b"\xff")]) for _ in range(2))
+
+    assert list(first.objects) == list(again.objects)
+
+
+def test_on_a_nodes_topic_what_cannot_be_parsed_is_a_dead_letter_for_nobody_knows_its_account(processor_of):
+    result = processor_of(ERROR_END, "pipestream.main.b").process([record_of(b"\xff", "pipestream.main.b")])
+
+    assert only_output(result).topic == "dlq.main.b"
+
+
+def test_a_stream_that_cannot_enter_is_a_dead_letter_that_can_be_replayed(processor_of):
+    result = processor_of(ERROR_END).process([record_of(stream_of("d1", account_id="other"))])
+
+    assert only_output(result).topic == "dlq.intake.s"
+
+
 def test_a_record_that_is_no_stream_is_given_up_as_a_dead_letter(processor_of):
     result = processor_of(ERROR_END).give_up(record_of(b"\xff\xfe"), ProcessDied(["a"], 2), attempts=3)
 
