@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pipestream.errors import ModuleFailed, ModuleUnavailable, TransientError
 from pipestream.modules.deadline import DeadlineExceeded, TooManyHanging, call_with_deadline
+from pipestream.modules.module import Answer
 from pipestream.wire import PipeDoc
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ _MAX_MESSAGE_LENGTH = 500
 
 
 class CallableModule:
-    """Calls ``function(document, context)``, which returns a document, an iterable of them, or None.
+    """Calls ``function(document, context)``, which returns a document, an iterable of them, None, or an ``Answer``.
 
     The function gets a copy of the document and may change it. It is stopped after ``context.timeout_s``;
     ``pipestream.modules.deadline`` says what that can and cannot stop. A function that ends the process
@@ -31,7 +33,7 @@ class CallableModule:
         self._function = function
         self._spec = spec
 
-    def process(self, document: PipeDoc, context: ModuleContext) -> Sequence[PipeDoc]:
+    def process(self, document: PipeDoc, context: ModuleContext) -> Sequence[PipeDoc] | Answer:
         own = PipeDoc()
         own.CopyFrom(document)
         try:
@@ -50,14 +52,20 @@ class CallableModule:
     def close(self) -> None:
         """A callable holds nothing."""
 
-    def _collect(self, answer: Any) -> list[PipeDoc]:
+    def _collect(self, answer: Any) -> Sequence[PipeDoc] | Answer:
+        if isinstance(answer, Answer):
+            return replace(answer, documents=self._documents(answer.documents))
+        return self._documents(answer)
+
+    def _documents(self, answer: Any) -> list[PipeDoc]:
         if answer is None:
             return []
         if isinstance(answer, PipeDoc):
             return [answer]
         if isinstance(answer, (str, bytes, dict)) or not isinstance(answer, Iterable):
             raise ModuleFailed(
-                f"{self._spec} returned {type(answer).__name__}; expected a PipeDoc, an iterable of them, or None"
+                f"{self._spec} returned {type(answer).__name__}; "
+                "expected a PipeDoc, an iterable of them, None or an Answer"
             )
         documents: list[PipeDoc] = []
         for item in answer:

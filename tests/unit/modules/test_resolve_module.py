@@ -125,6 +125,19 @@ def test_a_callable_answers_with_one_several_or_no_documents(module_file, body, 
     assert [document.doc_id for document in produced] == ids
 
 
+def test_a_callable_may_say_that_it_did_only_part_of_its_work(module_file):
+    spec = module_file("""
+        from pipestream.modules.module import Answer, HopStatus
+        def step(document, context):
+            return Answer([document], HopStatus.PARTIAL, problems=("page 3 is blank",))
+    """)
+
+    answer = resolve_module(spec).process(PipeDoc(doc_id="d"), context())
+
+    assert ([document.doc_id for document in answer.documents], answer.status) == (["d"], "PARTIAL")
+    assert answer.problems == ("page 3 is blank",)
+
+
 def test_a_generator_that_yields_one_object_again_and_again_gives_distinct_documents():
     produced = resolve_module(FAULTS + "fanning_out").process(PipeDoc(doc_id="d"), context(copies=3))
 
