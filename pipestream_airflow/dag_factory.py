@@ -155,7 +155,7 @@ def build_dag(graph: Graph, file: Path, settings: Settings) -> DAG:
         default_args=TASK_DEFAULTS,
     )
     tasks = [
-        _drain_task(dag, graph, file, step, task_id)
+        _drain_task(dag, file, step, task_id)
         for step, task_id in zip(steps, task_ids(steps, graph.cluster_id), strict=True)
     ]
     for task, step in zip(tasks, steps, strict=True):
@@ -231,14 +231,12 @@ def _task_id(step: DrainStep, cluster_id: str) -> str:
     return f"drain_{name}" + (f"__pass{step.pass_number}" if step.pass_number > 1 else "")
 
 
-def _drain_task(dag: DAG, graph: Graph, file: Path, step: DrainStep, task_id: str) -> DrainOperator:
-    datasource = graph.datasource_by_id.get(step.datasource_id)
+def _drain_task(dag: DAG, file: Path, step: DrainStep, task_id: str) -> DrainOperator:
     return DrainOperator(
         dag=dag,
         task_id=task_id,
         topic=step.topic,
         graph_file=str(file),
-        paused_datasource=step.datasource_id if datasource and datasource.paused else "",
         pool=POOL,
         # Airflow starts several runs of a backfill at once, beside the scheduled ones. Behind intake they share a
         # lane: each waits for its turn, where it would else be skipped for the other's lease.

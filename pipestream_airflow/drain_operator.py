@@ -49,7 +49,7 @@ class DrainOperator(SparkSubmitOperator):
     """Drain one topic of a graph, up to the run's budget.
 
     Ends as skipped, before Spark is started where possible, when the run did not choose the topic, its
-    datasource is paused, the operator stopped it, nothing waits in it, or another run holds its lease. A
+    datasource is paused, the operator stopped it, nothing waits in it, or other runs hold all its slots. A
     backfill of an intake topic is also skipped when it is finished or covers nothing, and waits for a lease. A
     transient failure is retried by Airflow; the retry has the same run id, so it takes up the plan of the try
     before it. A terminal failure is not retried. Returns the job's counts.
@@ -58,18 +58,16 @@ class DrainOperator(SparkSubmitOperator):
 
     :param topic: the topic to drain.
     :param graph_file: the graph's file, which the job reads again.
-    :param paused_datasource: the datasource of an intake topic, if the graph says that it is paused.
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "topic")
     ui_color = "#dbeafe"
 
-    def __init__(self, *, topic: str, graph_file: str, paused_datasource: str = "", **kwargs: Any) -> None:
+    def __init__(self, *, topic: str, graph_file: str, **kwargs: Any) -> None:
         # durable reattaches to a driver on the cluster; ours runs in the task and dies with it.
         super().__init__(name=f"pipestream {topic}", deploy_mode="client", durable=False, **kwargs)
         self.topic = topic
         self.graph_file = graph_file
-        self.paused_datasource = paused_datasource
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override] # Spark's own returns nothing
         try:
@@ -123,8 +121,6 @@ class DrainOperator(SparkSubmitOperator):
         backfill = self._backfill(params, context)
         if self.topic not in params.topics:
             raise AirflowSkipException(f"{self.topic} is not among the topics of this run")
-        if self.paused_datasource:
-            raise AirflowSkipException(f"datasource {self.paused_datasource} is paused in the graph")
         return DrainRequest(
             graph=load_graph(Path(self.graph_file)),
             topic=self.topic,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from pipestream import TerminalError, ingest_datasource
 
@@ -36,6 +36,8 @@ class IngestOperator(BaseOperator):
             report = ingest_datasource(self.graph_file, self.datasource_id, progress=self._log_progress)
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error
+        if report.skipped:
+            raise AirflowSkipException(report.skipped)
         return {
             "datasource": report.datasource_id,
             "new": report.new,

@@ -29,6 +29,7 @@ from pipestream.drain.report import DrainReport
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.errors import LeaseLost, RequestInvalid
+from pipestream.graph.activity import why_inactive
 from pipestream.graph.versions import find_version
 from pipestream.ids import new_run_id
 from pipestream.leases import open_lease_store
@@ -61,7 +62,8 @@ def ingest_datasource(
     """Store the documents that a datasource's connector finds, and publish them to its intake topic.
 
     Documents that are unchanged since the last time are left alone. What cannot be read is in the report's
-    ``failed``, and all others are ingested nevertheless.
+    ``failed``, and all others are ingested nevertheless. Nothing is done for a graph in design and for a datasource
+    that is paused; the report's ``skipped`` says why.
 
     :param folder: take the files of this folder instead of what the connector finds.
     :param pattern: with a folder, only files whose names match.
@@ -71,7 +73,10 @@ def ingest_datasource(
     :raises TopicMissing: there is no intake topic; apply the graph first.
     :raises TransientError: a server did not answer; call it again, and it resumes.
     """
-    datasource = find_datasource(read_graph(graph), datasource_id)
+    graph = read_graph(graph)
+    datasource = find_datasource(graph, datasource_id)
+    if reason := why_inactive(graph, datasource_id):
+        return IngestReport(datasource_id, skipped=reason)
     connector = None if folder is None else FolderConnector(Path(folder), pattern)
     return ingest(settings or load_settings(), datasource, connector, force=force, progress=progress)
 
@@ -88,8 +93,8 @@ def drain_topic(
 ) -> DrainReport:
     """Drain what waits in a topic of a graph, in this process, and record it in the ledger.
 
-    The report's ``status`` is ``drained``, ``empty`` (nothing waits) or ``skipped`` (another run has the lease, or the
-    topic is stopped; ``reason`` says which).
+    The report's ``status`` is ``drained``, ``empty`` (nothing waits) or ``skipped`` (another run has the lease, the
+    topic is stopped, its datasource is paused, or the graph is in design; ``reason`` says which).
 
     :param run_id: names the run. A retry under the same id resumes its plan. Made up unless given.
     :param budget: most offsets to drain from each slot; the setting ``drain_budget`` unless given.

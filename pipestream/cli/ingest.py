@@ -41,7 +41,7 @@ def ingest(
     """Store documents and publish references to them on the datasource's intake topic.
 
     Documents that are there already and unchanged are left alone. What cannot be read is listed, and ends the
-    command with 2; all others are in nevertheless.
+    command with 2; all others are in nevertheless. A graph in design and a datasource that is paused are left alone.
     """
     from pipestream import ingest_datasource
     from pipestream.topic_names import intake_topic
@@ -52,7 +52,9 @@ def ingest(
             graph, datasource, folder=folder, pattern=pattern, force=force, progress=progress, settings=settings
         )
     if json:
-        emit_json({**_counts(report), "failed": report.failed})
+        emit_json({**_counts(report), "failed": report.failed, "skipped": report.skipped})
+    elif report.skipped:
+        say(f"skipped: {report.skipped}")
     else:
         say(
             f"{report.documents} documents: {report.new} new, {report.changed} changed, "

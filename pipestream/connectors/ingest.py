@@ -34,6 +34,8 @@ class IngestReport:
     published: int = 0
     """References published, those left over from an earlier ingestion that was cut short among them."""
     failed: list[Unreadable] = field(default_factory=list)
+    skipped: str = ""
+    """Why nothing was looked for; empty if it was."""
 
     @property
     def documents(self) -> int:

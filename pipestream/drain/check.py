@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from pipestream.drain.request import DrainRequest
+from pipestream.graph.activity import why_not_drained
 from pipestream.kafka.broker import Broker
 from pipestream.leases import open_lease_store
 from pipestream.leases.store import Assignment, DesiredState, LeaseStore
@@ -22,6 +23,8 @@ def find_reason_to_skip(settings: Settings, request: DrainRequest) -> str:
     :raises TerminalError: the topic is missing or another one, its ledger and the broker do not agree, or Kafka no
         longer holds what a backfill asks for.
     """
+    if reason := why_not_drained(request.graph, request.topic):
+        return reason  # without asking any server
     with closing(open_lease_store(settings)) as leases:
         return reason_to_skip(request, leases, Broker(settings), Ledger(settings))
 
@@ -40,7 +43,12 @@ def reason_to_skip(request: DrainRequest, leases: LeaseStore, broker: Broker, le
 
 
 def refuse(request: DrainRequest, desired: DesiredState) -> str:
-    """Return why a topic is not to be drained, whatever waits in it; empty if it is."""
+    """Return why a topic is not to be drained, whatever waits in it; empty if it is.
+
+    The graph's file decides first, then the operator.
+    """
+    if reason := why_not_drained(request.graph, request.topic):
+        return reason
     if not desired.started:
         return f"{request.topic} is stopped: `pipestream leases set {request.topic} --started`"
     return ""

@@ -23,6 +23,7 @@ from pipestream.drain.request import DrainRequest
 from pipestream.drain.side_by_side import run_side_by_side
 from pipestream.drain.slot_run import SlotRun
 from pipestream.errors import LeaseLost, LeaseUnavailable, PipestreamError
+from pipestream.graph.activity import why_not_drained
 from pipestream.graph.flow import check_drained, topic_targets
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker
@@ -46,7 +47,7 @@ def run_drain(
     """Drain what waits in a topic: every slot of it that is free, side by side, each up to the budget.
 
     A backfill covers all partitions, and runs next to the live runs: its lane is its own, and so is its lease.
-    Skips what another run holds, and what the operator has stopped.
+    Skips what another run holds, what the operator has stopped, and what the graph's file says to leave alone.
 
     :param runner: runs the range tasks of a slot, over Spark or in this process. Several threads call it, each for a
         slot of its own.
@@ -63,6 +64,8 @@ def run_drain(
     slot begins, since whatever it comes from may have taken the others too.
     """
     check_drained(request.graph, request.topic)
+    if reason := why_not_drained(request.graph, request.topic):
+        return DrainReport(SKIPPED, request.topic, reason, run_id=request.run_id, lane=request.lane.name)
     started = time.monotonic()
     run = _Run(request, settings, runner, leases, find_graph, on_lease_lost, broker or Broker(settings))
     run.drain()

@@ -148,15 +148,6 @@ def test_an_edge_with_a_topic_of_its_own_has_a_task_of_its_own(dags_folder, writ
     assert tasks["drain_enrich__from_urgent.documents"].topic == "urgent.documents"
 
 
-def test_a_task_knows_that_its_datasource_is_paused(dags_folder, write_graph):
-    write_graph("fused.yaml", FUSED)
-
-    tasks = parse(dags_folder).dags["pipestream_fused"].task_dict
-
-    assert tasks["drain_intake_scans"].paused_datasource == "scans"
-    assert tasks["drain_third"].paused_datasource == ""
-
-
 def test_the_graph_says_when_a_dag_runs(dags_folder, write_graph):
     write_graph("chain.yaml", CHAIN)
     write_graph("cycle.yaml", CYCLE)

@@ -174,8 +174,9 @@ def test_a_topic_that_the_run_did_not_choose_is_skipped(task, spark, context):
     assert not spark.was_called
 
 
-def test_a_paused_datasource_is_skipped(task, spark, context):
-    task.paused_datasource = "files"
+def test_a_paused_datasource_is_skipped_without_asking_any_server(task, spark, context):
+    file = Path(task.graph_file)
+    file.write_text(file.read_text().replace("entry: parse}", "entry: parse, paused: true}"))
 
     with pytest.raises(AirflowSkipException, match="datasource files is paused"):
         task.execute(context())
