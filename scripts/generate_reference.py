@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
 
-from pipestream.graph.schema import json_schema
+from pipestream.graph.format import json_schema
 from pipestream.local.spec import VARIABLES
 from pipestream.settings import ENV_PREFIX, Settings
 
@@ -48,11 +49,16 @@ def settings_tables() -> dict[str, str]:
 
 def _keys(level: dict[str, Any]) -> str:
     required = level.get("required", [])
-    rows = ["| key | is | meaning |", "| --- | --- | --- |"]
+    rows = ["| key | is | default | meaning |", "| --- | --- | --- | --- |"]
     for key, schema in level["properties"].items():
         name = f"**`{key}`**" if key in required else f"`{key}`"
-        rows.append(f"| {name} | {_kind(schema)} | {schema.get('description', '')} |")
+        default = f"`{_plain(schema['default'])}`" if "default" in schema else ""
+        rows.append(f"| {name} | {_kind(schema)} | {default} | {schema.get('description', '')} |")
     return "\n".join(rows)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _kind(schema: dict[str, Any]) -> str:

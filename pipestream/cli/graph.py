@@ -172,7 +172,7 @@ def import_message(
 ) -> None:
     """Write the graph file of the wire's PipelineGraph message, as `graph export` or another program made it."""
     from pipestream.errors import RequestInvalid
-    from pipestream.graph.proto import from_binary, from_json
+    from pipestream.graph.load import from_binary, from_json
     from pipestream.graph.write import to_yaml
 
     try:
@@ -190,7 +190,7 @@ def import_message(
 
 def schema() -> None:
     """Print the JSON Schema of graph files, for editors."""
-    from pipestream.graph.schema import json_schema
+    from pipestream.graph.format import json_schema
 
     sys.stdout.write(json_format.dumps(json_schema(), indent=2) + "\n")
 

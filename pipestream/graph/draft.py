@@ -1,28 +1,20 @@
-"""A graph that has been read but not yet checked."""
+"""A graph that has been read but not yet checked, and how it is made of the values of a graph file."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipestream.graph.model import (
-    HAPPY_END,
-    Connector,
-    Datasource,
-    DeadLetterPolicy,
-    Edge,
-    FieldMapping,
-    Graph,
-    GraphMode,
-    MappingType,
-    Node,
-    NodeType,
-    Transport,
-    Visibility,
-)
+from pipestream.errors import GraphInvalid
+from pipestream.graph.format import DATASOURCE, EDGE, GRAPH, NODE
+from pipestream.graph.kinds import Kind, Section, Sections
+from pipestream.graph.model import HAPPY_END, Datasource, Edge, Graph, Node, NodeType
+from pipestream.graph.read import read_section
+from pipestream.graph.report import Report
+from pipestream.graph.yamltree import tree_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -38,137 +30,95 @@ class Draft:
     """Some node has no id that could be read, so an unknown node may be that one."""
 
 
+def restore_graph(values: Mapping[str, Any], file: str) -> Graph:
+    """Return a graph that was checked when it was kept, without asking today's rules.
+
+    A rule that came later must not make the past unreadable.
+
+    :raises GraphInvalid: a value is not of its field's kind.
+    """
+    report = Report(file)
+    read = read_section(tree_of(values), GRAPH, "", report)
+    if read is None or report.problems:
+        raise GraphInvalid(report.problems)
+    return build_draft(read).graph
+
+
 def build_draft(values: Mapping[str, Any]) -> Draft:
     """Make a draft of the values of a graph file. Parts without the ids that name them are left out."""
     cluster = values.get("cluster", "")
-    read_nodes: Sequence[Mapping[str, Any] | None] = values.get("nodes", ())
-    nodes = [
-        (f"nodes[{index}]", build_node(node, cluster)) for index, node in enumerate(read_nodes) if node and "id" in node
-    ]
-    edges = [
-        (f"edges[{index}]", build_edge(edge, cluster))
-        for index, edge in enumerate(values.get("edges", ()))
-        if edge and "from" in edge and "to" in edge
-    ]
-    datasources = [
-        (f"datasources[{index}]", build_datasource(source))
-        for index, source in enumerate(values.get("datasources", ()))
-        if source and "id" in source
-    ]
-    graph = Graph(
-        graph_id=values.get("graph", ""),
-        cluster_id=cluster,
-        nodes=complete_nodes([node for _, node in nodes], cluster, values.get("happy_end", HAPPY_END)),
+
+    def find_cluster(edge: Mapping[str, Any]) -> dict[str, Any]:
+        other = edge.get("cluster", "")
+        return {"to_cluster_id": "" if other == cluster else other, "is_cross_cluster": other not in ("", cluster)}
+
+    nodes = _place("nodes", NODE, values, lambda _: {"cluster_id": cluster})
+    edges = _place("edges", EDGE, values, find_cluster)
+    datasources = _place("datasources", DATASOURCE, values, lambda _: {})
+    graph = make_part(
+        GRAPH,
+        values,
+        nodes=_complete_nodes([node for _, node in nodes], cluster, values.get("happy_end", HAPPY_END)),
         edges=tuple(edge for _, edge in edges),
         datasources=tuple(source for _, source in datasources),
-        name=values.get("name", ""),
-        description=values.get("description", ""),
-        schedule=values.get("schedule", ""),
-        happy_end=values.get("happy_end", HAPPY_END),
-        error_end=values.get("error_end", ""),
-        max_hops=values.get("max_hops", Graph.max_hops),
-        mode=GraphMode(values.get("mode", GraphMode.PRODUCTION.value)),
     )
-    return Draft(graph, tuple(nodes), tuple(edges), tuple(datasources), len(nodes) < len(read_nodes))
+    return Draft(graph, nodes, edges, datasources, len(nodes) < len(values.get("nodes", ())))
 
 
-def complete_nodes(nodes: Sequence[Node], cluster_id: str, happy_end: str) -> tuple[Node, ...]:
+def make_part(section: Section, values: Mapping[str, Any], number: int = 1, **known: Any) -> Any:
+    """Make a part of a graph of what was read of it; None: not even what identifies it could be read.
+
+    :param number: its place in its list, from 1.
+    :param known: attributes that do not follow from the part itself.
+    """
+    if any(key not in values for key in section.identity):
+        return None
+    attributes = {
+        field.attribute: _made(field.kind, values[field.key])
+        for field in section.fields
+        if field.key in values and field.attribute not in known
+    }
+    attributes |= known
+    for field in section.fields:
+        if field.implied is not None and field.attribute not in attributes:
+            attributes[field.attribute] = field.implied(attributes, number)
+    if section.others:
+        attributes[section.others] = {key: value for key, value in values.items() if key not in section.by_key}
+    for field in section.fields:
+        if field.attribute not in attributes and field.attribute not in section.defaults:
+            attributes[field.attribute] = ""  # it has its problem already, and the rest can still be checked
+    return section.model(**attributes)
+
+
+def _made(kind: Kind, value: Any) -> Any:
+    if isinstance(kind, Section):
+        return make_part(kind, value)
+    if isinstance(kind, Sections):
+        parts = [make_part(kind.section, each or {}, number) for number, each in enumerate(value, start=1)]
+        # A list with a hole would put the other parts' problems in the wrong place.
+        return () if None in parts else tuple(parts)
+    return value
+
+
+def _place(
+    key: str, section: Section, values: Mapping[str, Any], known: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> tuple[tuple[str, Any], ...]:
+    """Make the parts of a list, each with its place."""
+    made = [
+        (f"{key}[{index}]", make_part(section, each, index + 1, **known(each)))
+        for index, each in enumerate(values.get(key, ()))
+        if each
+    ]
+    return tuple((place, part) for place, part in made if part is not None)
+
+
+def _complete_nodes(nodes: Sequence[Node], cluster_id: str, happy_end: str) -> tuple[Node, ...]:
     """Return the nodes, with the happy-end that need not be written down."""
     if happy_end == HAPPY_END and all(node.node_id != HAPPY_END for node in nodes):
-        return (*nodes, Node(node_id=HAPPY_END, cluster_id=cluster_id, node_type=NodeType.SINK))
+        return (*nodes, implicit_end(cluster_id))
     return tuple(nodes)
 
 
-def build_node(values: Mapping[str, Any], cluster_id: str) -> Node:
-    return Node(
-        node_id=values["id"],
-        cluster_id=cluster_id,
-        name=values.get("name", ""),
-        node_type=NodeType(values.get("type", NodeType.PROCESSOR.value)),
-        module=values.get("module", ""),
-        engine=values.get("engine", ""),
-        config=values.get("config", {}),
-        config_params=values.get("config_params", {}),
-        filters=values.get("filters", ()),
-        pre_mappings=_build_mappings(values.get("pre_mappings", ())),
-        post_mappings=_build_mappings(values.get("post_mappings", ())),
-        dead_letters=_build_policy(values.get("dead_letters", {})),
-        timeout_s=values.get("timeout_s"),
-        partitions=values.get("partitions"),
-        retention_hours=values.get("retention_hours"),
-        slots=values.get("slots", 1),
-        ordering=values.get("ordering", ""),
-        start_at=values.get("start_at", ""),
-        visibility=Visibility(values.get("visibility", Visibility.PRIVATE.value)),
-    )
-
-
-def build_edge(values: Mapping[str, Any], cluster_id: str) -> Edge:
-    other_cluster = values.get("cluster", "")
-    if other_cluster == cluster_id:
-        other_cluster = ""
-    return Edge(
-        edge_id=values.get("id", f"{values['from']}--{values['to']}"),
-        from_node_id=values["from"],
-        to_node_id=values["to"],
-        to_cluster_id=other_cluster,
-        is_cross_cluster=bool(other_cluster),
-        condition=values.get("when", ""),
-        priority=values.get("priority", 0),
-        transport=Transport(values.get("transport", Transport.KAFKA.value)),
-        kafka_topic=values.get("topic", ""),
-        max_hops=values.get("max_hops", 0),
-    )
-
-
-def build_datasource(values: Mapping[str, Any]) -> Datasource:
-    connector = values.get("connector")
-    options = {key: value for key, value in connector.items() if key != "kind"} if connector else {}
-    return Datasource(
-        datasource_id=values["id"],
-        account_id=values.get("account", ""),
-        entry_node_id=values.get("entry", ""),
-        name=values.get("name", ""),
-        paused=values.get("paused", False),
-        partitions=values.get("partitions"),
-        retention_hours=values.get("retention_hours"),
-        slots=values.get("slots", 1),
-        schedule=values.get("schedule", ""),
-        connector=Connector(connector["kind"], options) if connector and "kind" in connector else None,
-        start_at=values.get("start_at", ""),
-    )
-
-
-def _build_mappings(items: Sequence[Mapping[str, Any] | None]) -> tuple[FieldMapping, ...]:
-    mappings = []
-    for number, values in enumerate(items, start=1):
-        if not values or "type" not in values:
-            return ()  # a list with a hole would put the other mappings' problems in the wrong place
-        kind = MappingType(values["type"])
-        mappings.append(
-            FieldMapping(
-                mapping_id=values.get("id", f"m{number}"),
-                mapping_type=kind,
-                source_field_paths=values.get("from", ()),
-                target_field_paths=values.get("to", ()),
-                rule=values.get("rule", ""),
-                params=values.get("params", {}),
-                aggregation=values.get("aggregation", "concatenate" if kind is MappingType.AGGREGATE else ""),
-                delimiter=values.get("delimiter", ""),
-                expression=values.get("expression", ""),
-            )
-        )
-    return tuple(mappings)
-
-
-def _build_policy(values: Mapping[str, Any] | None) -> DeadLetterPolicy:
-    values = values or {}
-    return DeadLetterPolicy(
-        enabled=values.get("enabled", True),
-        topic_override=values.get("topic", ""),
-        max_attempts=values.get("max_attempts"),
-        initial_backoff_ms=values.get("initial_backoff_ms"),
-        max_backoff_ms=values.get("max_backoff_ms"),
-        backoff_multiplier=values.get("multiplier", DeadLetterPolicy().backoff_multiplier),
-        include_payload=values.get("include_payload", True),
-    )
+def implicit_end(cluster_id: str) -> Node:
+    """Return the happy-end of a graph that lists none."""
+    return Node(node_id=HAPPY_END, cluster_id=cluster_id, node_type=NodeType.SINK)

@@ -1,4 +1,4 @@
-"""Read graphs from YAML files. Whatever the bytes are, the answer is a graph or ``GraphInvalid``."""
+"""Read graphs from YAML files and from messages, and check them. Whatever the bytes: a graph, or ``GraphInvalid``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from pipestream.errors import GraphInvalid, Problem
 from pipestream.graph.draft import build_draft
+from pipestream.graph.format import GRAPH
+from pipestream.graph.proto import parse_binary, parse_json, values_of_message
 from pipestream.graph.read import read_section
 from pipestream.graph.report import Report
 from pipestream.graph.rules import check_rules
-from pipestream.graph.schema import GRAPH
 from pipestream.graph.write import graph_values
 from pipestream.graph.yamltree import MAX_BYTES, Tree, YamlInvalid, parse_yaml, tree_of
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pipestream.graph.model import Graph
+    from pipestream.wire import PipelineGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +77,40 @@ def check_graph_values(values: Mapping[str, Any], file: str, *, look_up: bool = 
     return _check_tree(tree_of(values), file, look_up)
 
 
-def restore_graph(values: Mapping[str, Any], file: str) -> Graph:
-    """Return a graph that was checked when it was kept, without asking today's rules.
-
-    A rule that came later must not make the past unreadable.
-
-    :raises GraphInvalid: a value is not of its field's kind.
-    """
-    report = Report(file)
-    read = read_section(tree_of(values), GRAPH, "", report)
-    if read is None or report.problems:
-        raise GraphInvalid(report.problems)
-    return build_draft(read).graph
-
-
 def check_graph(graph: Graph, file: str = "graph", *, look_up: bool = False) -> GraphCheck:
     """Check a graph that was made in code by the same rules as a file."""
     return check_graph_values(graph_values(graph), file, look_up=look_up)
+
+
+def from_proto(message: PipelineGraph, *, source: str = "proto") -> Graph:
+    """Return the graph of a message. It must obey the same rules as a file, and fails with the same problems.
+
+    Times and the version number are not part of a graph; what keeps graphs knows them.
+
+    :param source: what the problems call the message.
+    :raises GraphInvalid: the message breaks the rules of a graph file; every problem is listed.
+    """
+    report = Report(source)
+    check = check_graph_values(values_of_message(message, report), source)
+    if report.problems:
+        raise GraphInvalid([*report.problems, *check.problems])
+    return check.require()
+
+
+def from_binary(data: bytes, *, source: str = "proto") -> Graph:
+    """Return the graph of a message's bytes.
+
+    :raises GraphInvalid: they are not a PipelineGraph, or the graph breaks a rule.
+    """
+    return from_proto(parse_binary(data, source), source=source)
+
+
+def from_json(text: str | bytes, *, source: str = "json") -> Graph:
+    """Return the graph of protobuf's JSON.
+
+    :raises GraphInvalid: it is not a PipelineGraph in JSON, or the graph breaks a rule.
+    """
+    return from_proto(parse_json(text, source), source=source)
 
 
 def _check_tree(tree: Tree, file: str, look_up: bool) -> GraphCheck:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pipestream.graph.fields import Field, Mismatch, Section, Sections, check_json, describe
+from pipestream.graph.kinds import Field, Mismatch, Section, Sections, check_json, describe
 from pipestream.graph.yamltree import Mapping, Scalar, Sequence, Tree
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def read_section(tree: Tree, section: Section, path: str, report: Report) -> dict[str, Any] | None:
-    """Return the values of a section's fields, without those that are wrong, or None if it is no mapping.
+    """Return the values of a section's fields, without those that are wrong, or None if it is not a mapping.
 
     Every field's line is noted in the report under its path, such as ``edges[2].to``.
     """
@@ -36,15 +36,15 @@ def read_section(tree: Tree, section: Section, path: str, report: Report) -> dic
         seen.add(key)
         report.lines[where] = key_node.line
         _read_field(key, child, section, where, report, values)
-    for key, field in section.fields.items():
-        if field.required and key not in seen:
-            where = f"{path}.{key}" if path else key
-            report.problem(where, f"{key} is missing", field.doc)
+    for field in section.fields:
+        if field.required and field.key not in seen:
+            where = f"{path}.{field.key}" if path else field.key
+            report.problem(where, f"{field.key} is missing", field.help)
     return values
 
 
 def _read_field(key: str, tree: Tree, section: Section, where: str, report: Report, values: dict[str, Any]) -> None:
-    field = section.fields.get(key)
+    field = section.by_key.get(key)
     try:
         if field is not None:
             value = _read_kind(tree, field, where, report)
@@ -53,7 +53,7 @@ def _read_field(key: str, tree: Tree, section: Section, where: str, report: Repo
         elif section.others:
             values[key] = _json_value(tree)
         else:
-            report.problem(where, f"unknown key {describe(key)}", report.suggest(key, section.fields.keys()))
+            report.problem(where, f"unknown key {describe(key)}", report.suggest(key, section.by_key.keys()))
     except Mismatch as error:
         report.problem(where, str(error))
 

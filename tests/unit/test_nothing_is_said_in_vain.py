@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipestream.graph import model
-from pipestream.graph.schema import CONNECTOR, DATASOURCE, DEAD_LETTERS, EDGE, GRAPH, MAPPING, NODE
+from pipestream.graph.format import CONNECTOR, DATASOURCE, DEAD_LETTERS, EDGE, GRAPH, MAPPING, NODE
 from pipestream.settings import Settings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -19,27 +18,10 @@ PRODUCT = ("pipestream", "pipestream_airflow", "pipestream_spark", "plugins", "s
 
 # These carry a graph from one form to another, check it or draw it, whatever is done with it afterwards.
 CARRIERS = {
-    *("diff", "draft", "draw", "fields", "folder_rules", "hashing", "layout", "load", "mapping_rules", "proto"),
-    *("proto_values", "read", "report", "rules", "schema", "show", "topic_rules", "versions", "write", "yamltree"),
+    *("diff", "draft", "draw", "folder_rules", "format", "hashing", "kinds", "layout", "load", "mapping_rules"),
+    *("proto", "read", "report", "rules", "show", "topic_rules", "versions", "wire_fields", "write", "yamltree"),
 }
-SECTIONS = [
-    (GRAPH, model.Graph, {"graph": "graph_id", "cluster": "cluster_id"}),
-    (DATASOURCE, model.Datasource, {"id": "datasource_id", "account": "account_id", "entry": "entry_node_id"}),
-    (NODE, model.Node, {"id": "node_id", "type": "node_type"}),
-    (
-        EDGE,
-        model.Edge,
-        {"id": "edge_id", "from": "from_node_id", "to": "to_node_id", "when": "condition", "topic": "kafka_topic"}
-        | {"cluster": "to_cluster_id"},
-    ),
-    (DEAD_LETTERS, model.DeadLetterPolicy, {"topic": "topic_override", "multiplier": "backoff_multiplier"}),
-    (
-        MAPPING,
-        model.FieldMapping,
-        {"id": "mapping_id", "type": "mapping_type", "from": "source_field_paths", "to": "target_field_paths"},
-    ),
-    (CONNECTOR, model.Connector, {}),
-]
+SECTIONS = [GRAPH, DATASOURCE, NODE, EDGE, DEAD_LETTERS, MAPPING, CONNECTOR]
 
 
 @cache
@@ -63,9 +45,9 @@ def _attributes(tree: ast.AST) -> Iterable[str]:
 
 
 KEYS = [
-    pytest.param(kind, renamed.get(key, key), id=f"{section.name}.{key}")
-    for section, kind, renamed in SECTIONS
-    for key in section.fields
+    pytest.param(section.model, field.attribute, id=f"{section.name}.{field.key}")
+    for section in SECTIONS
+    for field in section.fields
 ]
 
 

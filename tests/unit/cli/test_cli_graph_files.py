@@ -5,8 +5,7 @@ from textwrap import dedent
 
 import pytest
 
-from pipestream.graph.load import load_graph
-from pipestream.graph.proto import from_binary, from_json
+from pipestream.graph.load import from_binary, from_json, load_graph
 
 GRAPH = """\
 graph: letters

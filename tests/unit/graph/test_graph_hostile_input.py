@@ -9,8 +9,8 @@ import time
 import pytest
 
 from pipestream.errors import GraphInvalid
-from pipestream.graph.load import check_graph_text
-from pipestream.graph.proto import from_binary, from_json, to_binary, to_json
+from pipestream.graph.load import check_graph_text, from_binary, from_json
+from pipestream.graph.proto import to_binary, to_json
 
 GRAPH = """\
 graph: sample

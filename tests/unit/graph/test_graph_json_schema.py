@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
 
+from pipestream.graph.format import CONNECTOR, DATASOURCE, DEAD_LETTERS, EDGE, GRAPH, MAPPING, NODE, json_schema
 from pipestream.graph.load import check_graph_text
-from pipestream.graph.schema import GRAPH, json_schema
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())
@@ -66,3 +67,14 @@ def test_a_connector_may_have_options_of_its_own():
         json_schema()["properties"]["datasources"]["items"]["properties"]["connector"]["additionalProperties"] is True
     )
     assert not GRAPH.others
+
+
+SECTIONS = [GRAPH, DATASOURCE, NODE, EDGE, DEAD_LETTERS, MAPPING, CONNECTOR]
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.name)
+def test_the_tables_name_every_attribute_of_the_model_once(section):
+    derived = {"node": {"cluster_id"}, "edge": {"is_cross_cluster"}, "connector": {"options"}}
+    named = [field.attribute for field in section.fields]
+
+    assert sorted(named) == sorted({field.name for field in fields(section.model)} - derived.get(section.name, set()))

@@ -7,8 +7,9 @@ import pytest
 from pipestream.errors import GraphInvalid
 from pipestream.gen.ai.pipestream.config.v1 import pipeline_config_models_pb2 as config_pb2
 from pipestream.gen.ai.pipestream.data.v1 import pipeline_core_types_pb2 as data_pb2
+from pipestream.graph.load import from_binary, from_json, from_proto
 from pipestream.graph.model import DeadLetterPolicy, MappingType, NodeType, Transport
-from pipestream.graph.proto import from_binary, from_json, from_kept, from_proto, to_binary, to_proto
+from pipestream.graph.proto import from_kept, to_binary, to_proto
 from pipestream.wire import DlqConfig, GraphEdge, GraphNode, PipelineGraph, ProcessingMapping
 
 

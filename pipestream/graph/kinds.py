@@ -1,17 +1,20 @@
-"""The kinds of value a graph file may hold: each can check a value and describe itself as JSON Schema.
+"""The kinds of value a graph file may hold: each can check a value, write it, and describe itself as JSON Schema.
 
-The tables in ``schema.py`` are made of these, and both the reader and the published schema come from the
-tables, so neither can say what the other does not.
+The tables in ``format.py`` are made of these.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass
+from dataclasses import fields as dataclass_fields
+from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pipestream.graph.wire_fields import WireField
 
 MAX_SAFE_INTEGER = 2**53
 """Beyond this a number changes on its way through protobuf's Struct, which has only doubles."""
@@ -24,8 +27,29 @@ class Mismatch(ValueError):
     """A value is not of its field's kind; the message says what was expected."""
 
 
+class Plain:
+    """A kind of value without keys of its own."""
+
+    __slots__ = ()
+
+    def check(self, value: Any) -> Any:
+        """Return a file's value as the model holds it.
+
+        :raises Mismatch: it is not of this kind.
+        """
+        raise NotImplementedError
+
+    def plain(self, value: Any) -> Any:
+        """Return a model's value as a file holds it."""
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of this kind."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(Plain):
     """A string. A number or a flag is refused rather than guessed at: ``version: 1.10`` is not ``"1.1"``."""
 
     minimum: int = 0
@@ -44,7 +68,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(Plain):
     """A whole number between two bounds, both included."""
 
     minimum: int
@@ -62,7 +86,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class Number(Plain):
     """A number above one bound (or at it, if ``inclusive``) and up to another."""
 
     above: float
@@ -84,7 +108,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Plain):
     """true or false."""
 
     def check(self, value: Any) -> bool:
@@ -97,22 +121,31 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """One of a few words."""
+class Choice(Plain):
+    """One of a few words: those of an enum, or plain ones."""
 
-    words: tuple[str, ...]
+    words: tuple[str, ...] | type[Enum]
 
-    def check(self, value: Any) -> str:
-        if not isinstance(value, str) or value not in self.words:
-            raise Mismatch(f"expected {' or '.join(self.words)}, not {describe(value)}")
-        return value
+    def check(self, value: Any) -> Any:
+        known = self._known()
+        if not isinstance(value, str) or value not in known:
+            raise Mismatch(f"expected {' or '.join(known)}, not {describe(value)}")
+        return known[value]
+
+    def plain(self, value: Any) -> Any:
+        return value.value if isinstance(value, Enum) else value
 
     def schema(self) -> dict[str, Any]:
-        return {"enum": list(self.words)}
+        return {"enum": list(self._known())}
+
+    def _known(self) -> dict[str, Any]:
+        if isinstance(self.words, tuple):
+            return {word: word for word in self.words}
+        return {each.value: each for each in self.words}
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class Texts(Plain):
     """A list of strings, or where ``single`` is set one string standing for a list of one."""
 
     single: bool = False
@@ -124,13 +157,16 @@ class Texts:
             raise Mismatch(f"expected {'text or ' if self.single else ''}a list of text, not {describe(value)}")
         return tuple(Text(1).check(item) for item in value)
 
+    def plain(self, value: Any) -> Any:
+        return list(value)
+
     def schema(self) -> dict[str, Any]:
         texts = {"type": "array", "items": {"type": "string", "minLength": 1}}
         return {"anyOf": [{"type": "string", "minLength": 1}, texts]} if self.single else texts
 
 
 @dataclass(frozen=True, slots=True)
-class Free:
+class Free(Plain):
     """A mapping with any content that JSON can hold: a module's own configuration."""
 
     def check(self, value: Any) -> dict[str, Any]:
@@ -139,12 +175,15 @@ class Free:
         check_json(value)
         return value
 
+    def plain(self, value: Any) -> Any:
+        return plain_json(value)
+
     def schema(self) -> dict[str, Any]:
         return {"type": "object"}
 
 
 @dataclass(frozen=True, slots=True)
-class TextMap:
+class TextMap(Plain):
     """A mapping of text to text, as protobuf's ``map<string, string>``."""
 
     def check(self, value: Any) -> dict[str, str]:
@@ -158,36 +197,77 @@ class TextMap:
             Text().check(item)
         return value
 
+    def plain(self, value: Any) -> Any:
+        return dict(value)
+
     def schema(self) -> dict[str, Any]:
         return {"type": "object", "additionalProperties": {"type": "string"}}
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One key of a section: what it holds, and what a reader of the schema should know."""
+    """One key of a section: everything that is known of it.
 
+    Its default is that of the model's attribute, and is not said again.
+    """
+
+    key: str
+    """Its name in a graph file."""
     kind: Kind
-    doc: str
+    help: str
+    renamed: str = ""
+    """Its name in the model, where that is another one."""
     required: bool = False
+    wire: str | WireField = ""
+    """Its name in the message, or what converts it; empty: as in the model."""
+    implied: Callable[[Mapping[str, Any], int], Any] | None = None
+    """What an absent key means, where that depends on the section's other attributes or its place in a list."""
+
+    @property
+    def attribute(self) -> str:
+        return self.renamed or self.key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Section:
-    """A mapping with known keys; ``others`` is the kind of all further keys, where they are accepted."""
+    """A mapping with known keys, and the model's class that it is read into."""
 
     name: str
-    fields: Mapping[str, Field]
-    others: bool = False
+    model: type[Any]
+    fields: tuple[Field, ...]
+    identity: tuple[str, ...] = ()
+    """The keys without which nothing can be made of the section."""
+    others: str = ""
+    """The attribute that takes all further keys; empty: there may be none."""
+
+    @cached_property
+    def by_key(self) -> dict[str, Field]:
+        return {field.key: field for field in self.fields}
+
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        """Return what each attribute is where nothing is said of it; those that must be said are not in it."""
+        return {
+            each.name: each.default if each.default_factory is MISSING else each.default_factory()
+            for each in dataclass_fields(self.model)
+            if not (each.default is MISSING and each.default_factory is MISSING)
+        }
 
     def schema(self) -> dict[str, Any]:
         return {
             "type": "object",
-            "properties": {
-                key: {**field.kind.schema(), "description": field.doc} for key, field in self.fields.items()
-            },
-            "required": [key for key, field in self.fields.items() if field.required],
-            "additionalProperties": self.others,
+            "properties": {field.key: self._describe(field) for field in self.fields},
+            "required": [field.key for field in self.fields if field.required],
+            "additionalProperties": bool(self.others),
         }
+
+    def _describe(self, field: Field) -> dict[str, Any]:
+        described = {**field.kind.schema(), "description": field.help}
+        if isinstance(field.kind, Plain):
+            default = field.kind.plain(self.defaults.get(field.attribute))
+            if default not in (None, "", [], {}) and field.implied is None:
+                described["default"] = default
+        return described
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +280,6 @@ class Sections:
         return {"type": "array", "items": self.section.schema()}
 
 
-Plain = Text | Whole | Number | Flag | Choice | Texts | Free | TextMap
 Kind = Plain | Section | Sections
 
 
@@ -237,3 +316,12 @@ def check_json(value: Any, depth: int = 0) -> None:
         raise Mismatch(f"{value} cannot be passed on; use a finite number")
     elif isinstance(value, int) and abs(value) > MAX_SAFE_INTEGER:
         raise Mismatch(f"{value} would lose digits; put it in quotes")
+
+
+def plain_json(value: Any) -> Any:
+    """Return free-form values as dicts and lists, which is all that a file or the wire can hold."""
+    if isinstance(value, Mapping):
+        return {key: plain_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_json(item) for item in value]
+    return value

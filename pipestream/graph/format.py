@@ -1,0 +1,222 @@
+"""The fields of a graph, each said once: key in a file, attribute, kind, field on the wire, and help.
+
+Everything that turns a graph into something else goes by these tables: ``read.py`` and ``draft.py`` (file to model),
+``write.py`` (model to file), ``wire_fields.py`` and ``proto.py`` (model to message and back), ``json_schema`` and
+docs/graphs.md. A default is that of the model's attribute.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipestream.graph.kinds import Choice, Field, Flag, Free, Number, Section, Sections, Text, TextMap, Texts, Whole
+from pipestream.graph.model import (
+    Connector,
+    Datasource,
+    DeadLetterPolicy,
+    Edge,
+    FieldMapping,
+    Graph,
+    GraphMode,
+    MappingType,
+    Node,
+    NodeType,
+    Transport,
+    Visibility,
+)
+from pipestream.graph.wire_fields import (
+    Attempts,
+    ByMappingType,
+    ConnectorParts,
+    EnumField,
+    MappingTypeField,
+    Milliseconds,
+    Repeated,
+    Scalar,
+    StructField,
+    TextMapField,
+)
+
+INT32_MAX = 2**31 - 1
+MAX_PARTITIONS = 10_000
+MAX_SLOTS = 1_000
+MAX_HOURS = 1_000_000
+DAY_S = 86_400
+DAY_MS = DAY_S * 1_000
+
+ORDERINGS = ("timestamp",)
+AGGREGATIONS = ("concatenate", "sum")
+
+_ID = Text(1)
+_START_AT = Field(
+    "start_at",
+    Text(1),
+    "Where a topic without a head starts: earliest, latest, committed:GROUP, an ISO 8601 time or duration.",
+)
+
+
+def _default_aggregation(mapping: Any, _: int) -> str:
+    return AGGREGATIONS[0] if mapping["mapping_type"] is MappingType.AGGREGATE else ""
+
+
+# A row a field, so that these read as the tables they are.
+# fmt: off
+MAPPING = Section(
+    "mapping",
+    FieldMapping,
+    (
+        Field("id", _ID, "Name of the mapping in errors; default: m and its place in the list, from m1.",
+              "mapping_id", implied=lambda _, number: f"m{number}"),
+        Field("type", Choice(MappingType), "How sources become targets.", "mapping_type", required=True,
+              wire=MappingTypeField()),
+        Field("from", Texts(single=True), "Source field paths of the document, e.g. search_metadata.title.",
+              "source_field_paths"),
+        Field("to", Texts(single=True), "Target field paths of the document.", "target_field_paths", required=True,
+              wire=Repeated("target_field_paths", always=True)),
+        Field("rule", Text(1), "transform: the rule's name.",
+              wire=ByMappingType(transform=Scalar("transform_config.rule_name"))),
+        Field("params", Free(), "transform: what the rule needs to know.",
+              wire=ByMappingType(transform=StructField("transform_config.params"))),
+        Field("aggregation", Choice(AGGREGATIONS), "aggregate: how several values become one; default concatenate.",
+              wire=ByMappingType(aggregate=EnumField("aggregate_config.aggregation_type")),
+              implied=_default_aggregation),
+        Field("delimiter", Text(1), "aggregate, split: the text between values.",
+              wire=ByMappingType(aggregate=Scalar("aggregate_config.delimiter"),
+                                 split=Scalar("split_config.delimiter"))),
+        Field("expression", Text(1), "cel: the expression whose value goes to the target.",
+              wire=ByMappingType(cel=Scalar("cel_config.expression"))),
+    ),
+    identity=("type",),
+)
+
+DEAD_LETTERS = Section(
+    "dead_letters",
+    DeadLetterPolicy,
+    (
+        Field("enabled", Flag(), "Whether documents that fail here become dead letters.",
+              wire=Scalar("enabled", always=True)),
+        Field("topic", Text(1), "Topic instead of dlq.CLUSTER.NODE.", "topic_override"),
+        Field("max_attempts", Whole(1, 1000),
+              "Tries of a document that fails transiently, or that a process dies at.", wire=Attempts()),
+        Field("initial_backoff_ms", Whole(0, DAY_MS), "First pause between tries.",
+              wire=Milliseconds("initial_backoff")),
+        Field("max_backoff_ms", Whole(0, DAY_MS), "Longest pause between tries.", wire=Milliseconds("max_backoff")),
+        Field("multiplier", Number(1, 1000, inclusive=True), "How much longer each pause is.", "backoff_multiplier"),
+        Field("include_payload", Flag(),
+              "Whether a dead letter holds the document; false: a reference to it, as stored.",
+              wire=Scalar("include_payload", always=True)),
+    ),
+)
+
+NODE = Section(
+    "node",
+    Node,
+    (
+        Field("id", _ID, "Unique in its cluster; part of the topic's name.", "node_id", required=True),
+        Field("name", Text(), "Name for people."),
+        Field("type", Choice(NodeType), "What the node is for.", "node_type"),
+        Field("module", Text(1), "python:PACKAGE.MODULE:FUNCTION, grpc:HOST:PORT or unix:/PATH.", wire="module_id"),
+        Field("engine", Text(1), "HOST:PORT of the remote engine the node lives in.", wire="engine_address"),
+        Field("config", Free(), "What the module is given as its configuration: json_config of a gRPC module.",
+              wire=StructField("custom_config.json_config")),
+        Field("config_params", TextMap(), "Further parameters, each a text: config_params of a gRPC module.",
+              wire=TextMapField("custom_config.config_params")),
+        Field("filters", Texts(), "CEL conditions; a document that fails one skips the module.",
+              wire="filter_conditions"),
+        Field("pre_mappings", Sections(MAPPING), "Field mappings before the module."),
+        Field("post_mappings", Sections(MAPPING), "Field mappings after the module."),
+        Field("dead_letters", DEAD_LETTERS, "What happens to documents that fail here.", wire="dlq_config"),
+        Field("visibility", Choice(Visibility),
+              "Who may send here from other clusters: private means nobody. Others get a bridge topic."),
+        Field("timeout_s", Number(0, DAY_S), "How long the module may take for one document."),
+        Field("partitions", Whole(1, MAX_PARTITIONS), "Partitions of the node's topics.", wire="kafka_partitions"),
+        Field("retention_hours", Number(0, MAX_HOURS), "How long Kafka keeps the records of the node's topics."),
+        Field("slots", Whole(1, MAX_SLOTS),
+              "Drains that may share the node's topic at first. `pipestream leases set` changes it.",
+              wire="consumer_slots"),
+        Field("ordering", Choice(ORDERINGS), "timestamp: release records across partitions in timestamp order."),
+        _START_AT,
+    ),
+    identity=("id",),
+)
+
+EDGE = Section(
+    "edge",
+    Edge,
+    (
+        Field("id", _ID, "Unique in the graph; default FROM--TO.", "edge_id",
+              implied=lambda edge, _: f"{edge['from_node_id']}--{edge['to_node_id']}"),
+        Field("from", _ID, "Node the edge leaves.", "from_node_id", required=True),
+        Field("to", _ID, "Node the edge enters.", "to_node_id", required=True),
+        Field("cluster", _ID, "Cluster of the target, if it is another one.", "to_cluster_id"),
+        Field("when", Text(1), "CEL condition; absent: always.", "condition"),
+        Field("priority", Whole(-INT32_MAX, INT32_MAX), "Lower is tried first."),
+        Field("transport", Choice(Transport), "How documents get to the target.",
+              wire=EnumField("transport_type", renamed={"KAFKA": "MESSAGING"})),
+        Field("topic", Text(1), "Topic instead of pipestream.CLUSTER.NODE.", "kafka_topic"),
+        Field("max_hops", Whole(0, INT32_MAX), "Times one document may take this edge; 0: no limit."),
+    ),
+    identity=("from", "to"),
+)
+
+CONNECTOR = Section(
+    "connector",
+    Connector,
+    (Field("kind", Text(1), "Which connector; its options stand next to it.", required=True),),
+    identity=("kind",),
+    others="options",
+)
+
+DATASOURCE = Section(
+    "datasource",
+    Datasource,
+    (
+        Field("id", _ID, "Part of the intake topic's name.", "datasource_id", required=True),
+        Field("account", _ID,
+              "Account that owns the documents; part of every object's key. Records of another one are refused.",
+              "account_id", required=True),
+        Field("entry", _ID, "Node that its documents enter.", "entry_node_id", required=True),
+        Field("name", Text(), "Name for people."),
+        Field("partitions", Whole(1, MAX_PARTITIONS), "Partitions of the intake topic."),
+        Field("retention_hours", Number(0, MAX_HOURS), "How long Kafka keeps the intake topic's records."),
+        Field("paused", Flag(), "Whether its intake topic is left alone."),
+        Field("slots", Whole(1, MAX_SLOTS),
+              "Drains that may share the intake topic at first. `pipestream leases set` changes it."),
+        _START_AT,
+        Field("schedule", Text(1), "When its connector runs: cron or a preset."),
+        Field("connector", CONNECTOR, "Where scheduled ingestion finds documents.", wire=ConnectorParts()),
+    ),
+    identity=("id",),
+)
+
+GRAPH = Section(
+    "graph",
+    Graph,
+    (
+        Field("graph", _ID, "The graph's id.", "graph_id", required=True),
+        Field("cluster", _ID, "The cluster its nodes live in.", "cluster_id", required=True),
+        Field("name", Text(), "Name for people."),
+        Field("description", Text(), "What the graph is for."),
+        Field("mode", Choice(GraphMode), "design: being drawn, so it is not applied."),
+        Field("schedule", Text(1), "When its runs start: cron or a preset; absent: only by hand."),
+        Field("happy_end", _ID, "Sink where documents end well. The default one need not be listed.",
+              wire="happy_end_node_id"),
+        Field("error_end", _ID, "Sink for documents that fail; absent: they become dead letters.",
+              wire="error_end_node_id"),
+        Field("max_hops", Whole(1, INT32_MAX), "Hops after which any document fails."),
+        Field("datasources", Sections(DATASOURCE), "Where documents come from."),
+        Field("nodes", Sections(NODE), "The steps.", required=True),
+        Field("edges", Sections(EDGE), "The ways between them."),
+    ),
+)
+# fmt: on
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a graph file, for editors and other tools."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Pipestream graph",
+        "description": "A pipeline graph: nodes, the edges between them, and the datasources that feed them.",
+        **GRAPH.schema(),
+    }
