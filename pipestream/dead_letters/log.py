@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC, ActionPlan, Decisions, add_up
 from pipestream.errors import BrokerUnavailable, TopicMissing
 from pipestream.kafka.ranges import OffsetRange, Watermarks
-from pipestream.kafka.reader import RangeReader
 from pipestream.kafka.records import InputRecord
+from pipestream.offsets.range_reader import RangeReader
 from pipestream.settings import Settings
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import KEEP_FOREVER_MS, Purpose, TopicSpec
@@ -71,6 +71,6 @@ def read_records(settings: Settings, topic: str, partition: int, marks: Watermar
     """Yield the committed records that a partition holds between two watermarks."""
     if marks.low >= marks.high:
         return
-    with RangeReader(settings, READER_GROUP, OffsetRange(topic, partition, marks.low, marks.high)) as reader:
-        for records, _ in reader.chunks(marks.low, _CHUNK_RECORDS):
+    with RangeReader(settings, READER_GROUP, [OffsetRange(topic, partition, marks.low, marks.high)]) as reader:
+        for records, _ in reader.chunks({}, _CHUNK_RECORDS):
             yield from records

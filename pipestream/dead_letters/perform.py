@@ -140,7 +140,7 @@ class _Action:
     def run(self, planned: PlannedRange) -> None:
         """Decide about the letters of one partition."""
         transactional_id = f"pipestream.dlq/{planned.topic}/{planned.partition}"
-        with self._broker.start_writer(transactional_id, planned.topic) as writer:
+        with self._broker.start_writer([transactional_id], planned.topic) as writer:
             decisions = self._broker.log.read_settled()
             if decisions.plans[self.plan.action_id] != self.plan:
                 raise PlannedTwice(self.plan.action_id)
@@ -149,10 +149,11 @@ class _Action:
                 return
             self.had_work = True
             left = OffsetRange(planned.topic, planned.partition, start, planned.end)
-            with self._broker.open_reader(f"pipestream.dlq.{self.plan.action_id}", left) as reader:
+            with self._broker.open_reader(f"pipestream.dlq.{self.plan.action_id}", [left]) as reader:
                 size = min(self.settings.chunk_records, _MOST_CHUNK_RECORDS)
                 budget = self._budget(decisions)
-                for records, end in reader.chunks(start, size):
+                for records, ends in reader.chunks({}, size):
+                    end = ends[planned.topic, planned.partition]
                     batch, outputs = self._decide(records, end, planned, decisions, budget)
                     if not batch.count and batch.end < planned.end:
                         continue  # progress alone is not worth a transaction

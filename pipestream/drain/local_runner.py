@@ -8,19 +8,24 @@ from functools import partial
 from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.drain.task import drain_ranges
 from pipestream.errors import LeaseLost
+from pipestream.offsets.range_broker import RangeBroker
 from pipestream.settings import Settings
 
 
 class LocalRunner:
     """Runs the tasks of a slot one after the other, in the thread that asks."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, broker: RangeBroker | None = None) -> None:
+        """
+        :param broker: another than the one of the settings; a model of one, in tests.
+        """
         self._settings = settings
+        self._broker = broker
         self._lost: dict[int | None, LeaseLost] = {}
 
     def __call__(self, tasks: Sequence[RangeTask]) -> Iterator[RangeOutcome]:
         for task in tasks:
-            yield from drain_ranges(task, self._settings, partial(self._check_lease, task.slot))
+            yield from drain_ranges(task, self._settings, partial(self._check_lease, task.slot), self._broker)
 
     def cancel(self, why: LeaseLost) -> None:
         """Stop the tasks of a slot before their next transaction."""

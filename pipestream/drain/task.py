@@ -42,10 +42,10 @@ from pipestream.graph.hashing import graph_hash
 from pipestream.graph.proto import from_kept
 from pipestream.kafka.broker import Committed
 from pipestream.kafka.records import InputRecord
-from pipestream.kafka.writer import Progress, TransactionalWriter
+from pipestream.kafka.writer import Progress
 from pipestream.ledger.entries import Tally
 from pipestream.objects.store import open_store
-from pipestream.offsets.ordered_ranges import OrderedRangeReader
+from pipestream.offsets.range_broker import KafkaRangeBroker, RangeBroker, Reader, Writer
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -54,16 +54,20 @@ Result = TypeVar("Result")
 
 
 def drain_ranges(
-    task: RangeTask, settings: Settings, check_lease: Callable[[], None] = lambda: None
+    task: RangeTask,
+    settings: Settings,
+    check_lease: Callable[[], None] = lambda: None,
+    broker: RangeBroker | None = None,
 ) -> list[RangeOutcome]:
     """Drain a task's ranges and say how far each got.
 
     An error of ours is part of the answer rather than raised, so that what was done before it is entered.
 
     :param check_lease: raises when the run should stop; asked before every transaction.
+    :param broker: another than the one of the settings; a model of one, in tests.
     """
     started = time.monotonic()
-    drain = _RangeDrain(task, settings, check_lease)
+    drain = _RangeDrain(task, settings, broker or KafkaRangeBroker(settings), check_lease)
     error: PipestreamError | None = None
     try:
         drain.run()
@@ -90,8 +94,11 @@ def drain_ranges(
 class _RangeDrain:
     """One pass over a task's ranges. ``positions`` is where the committed transactions end, per partition."""
 
-    def __init__(self, task: RangeTask, settings: Settings, check_lease: Callable[[], None]) -> None:
+    def __init__(
+        self, task: RangeTask, settings: Settings, broker: RangeBroker, check_lease: Callable[[], None]
+    ) -> None:
         self.task = task
+        self._broker = broker
         self.settings = settings
         self._check_lease = check_lease
         self.ranges = {each.partition: each for each in task.ranges}
@@ -107,8 +114,8 @@ class _RangeDrain:
         with ExitStack() as stack:
             store = stack.enter_context(open_store(settings.store_uri, settings))
             services = stack.enter_context(open_services(graph, settings, fused_with(graph, task.node_id)))
-            writer = stack.enter_context(TransactionalWriter(settings, task.transactional_ids, task.topic))
-            reader = stack.enter_context(OrderedRangeReader(settings, task.group, task.ranges))
+            writer = stack.enter_context(self._broker.start_writer(task.transactional_ids, task.topic))
+            reader = stack.enter_context(self._broker.open_reader(task.group, task.ranges))
             for (_, partition), committed in reader.committed().items():
                 self._take_up(partition, committed)
             markers = stack.enter_context(CrashMarkers(store, task, digest, self._patiently))
@@ -211,9 +218,7 @@ class _RangeDrain:
         reason = refused.error if refused.is_given_up else None
         return processor.give_up(record, reason or error, attempts=1, as_dead_letter=refused.is_given_up)
 
-    def _commit(
-        self, writer: TransactionalWriter, reader: OrderedRangeReader, result: ChunkResult, ends: Mapping[int, int]
-    ) -> None:
+    def _commit(self, writer: Writer, reader: Reader, result: ChunkResult, ends: Mapping[int, int]) -> None:
         """Send a chunk's outputs with the new offset of every partition that moved."""
         # A range that an earlier try finished does not move, least of all back.
         moved = {partition: end for partition, end in ends.items() if end > self.positions[partition]}

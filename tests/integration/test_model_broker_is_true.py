@@ -41,7 +41,7 @@ def send(broker, topic):
     """Send documents in one transaction of a producer."""
 
     def send(writer, *keys):
-        with broker.open_reader("group", OffsetRange(topic, 0, 0, 1)) as reader:
+        with broker.open_reader("group", [OffsetRange(topic, 0, 0, 1)]) as reader:
             outputs = [OutputRecord(topic, key.encode(), b"") for key in keys]
             writer.commit(outputs, [Progress(0, 1)], reader.group_metadata())
 
@@ -75,12 +75,16 @@ def wait_until_it_ends_at(broker, topic, high):
 
 
 def read(broker, topic, end, size=100):
-    with broker.open_reader("group", OffsetRange(topic, 0, 0, end)) as reader:
-        return [([record.key.decode() for record in records], upto) for records, upto in reader.chunks(0, size)]
+    with broker.open_reader("group", [OffsetRange(topic, 0, 0, end)]) as reader:
+        return [([record.key.decode() for record in records], upto) for records, upto in _chunks(reader, topic, size)]
+
+
+def _chunks(reader, topic, size):
+    return [(records, ends[topic, 0]) for records, ends in reader.chunks({}, size)]
 
 
 def test_a_marker_takes_up_an_offset_and_the_last_chunk_ends_where_the_range_does(broker, topic, send):
-    with broker.start_writer(f"{topic}/0", topic) as writer:
+    with broker.start_writer([f"{topic}/0"], topic) as writer:
         send(writer, "a", "b")
         send(writer, "c")
 
@@ -88,16 +92,17 @@ def test_a_marker_takes_up_an_offset_and_the_last_chunk_ends_where_the_range_doe
     assert read(broker, topic, 5, size=2) == [(["a", "b"], 2), (["c"], 5)]
 
 
-def test_a_chunk_that_is_full_before_a_marker_is_followed_by_an_empty_one(broker, topic, send):
-    with broker.start_writer(f"{topic}/0", topic) as writer:
+def test_after_a_chunk_that_is_full_before_a_marker_the_range_still_ends_where_it_should(broker, topic, send):
+    with broker.start_writer([f"{topic}/0"], topic) as writer:
         send(writer, "a", "b")
 
     wait_until_it_ends_at(broker, topic, 3)
-    assert read(broker, topic, 3, size=2) == [(["a", "b"], 2), ([], 3)]
+    # Kafka may say that the partition is at its end together with the last record.
+    assert read(broker, topic, 3, size=2) in ([(["a", "b"], 2), ([], 3)], [(["a", "b"], 3)])
 
 
 def test_a_producer_that_starts_later_fences_the_one_before(broker, topic, send):
-    with broker.start_writer(f"{topic}/0", topic) as first, broker.start_writer(f"{topic}/0", topic) as second:
+    with broker.start_writer([f"{topic}/0"], topic) as first, broker.start_writer([f"{topic}/0"], topic) as second:
         with pytest.raises(ProducerFenced):
             send(first, "lost")
         send(second, "kept")
@@ -108,14 +113,14 @@ def test_a_producer_that_starts_later_fences_the_one_before(broker, topic, send)
 
 def test_an_open_transaction_holds_back_readers_until_its_producers_heir_aborts_it(broker, topic, send, leave_open):
     with (
-        broker.start_writer(f"{topic}/dead", topic) as dead,
-        broker.start_writer(f"{topic}/other", topic) as other,
+        broker.start_writer([f"{topic}/dead"], topic) as dead,
+        broker.start_writer([f"{topic}/other"], topic) as other,
     ):
         leave_open(dead, "never")
         send(other, "behind")
         assert broker.watermarks(topic, [0])[0] == Watermarks(0, 0)
 
-        with broker.start_writer(f"{topic}/dead", topic):
+        with broker.start_writer([f"{topic}/dead"], topic):
             wait_until_it_ends_at(broker, topic, 4)
 
     assert read(broker, topic, 4) == [(["behind"], 4)]

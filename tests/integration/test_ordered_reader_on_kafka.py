@@ -14,7 +14,7 @@ from pipestream.kafka.broker import Broker
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.kafka.records import InputRecord
 from pipestream.offsets.ordered import OrderedReader, SourceTopic
-from pipestream.offsets.ordered_ranges import OrderedRangeReader
+from pipestream.offsets.range_reader import RangeReader
 from pipestream.offsets.release import ReleaseBuffer
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
@@ -114,7 +114,7 @@ def seen(rows):
 
 
 def read_ranges(settings, ranges, batch_size=1_000):
-    with OrderedRangeReader(settings, "test-ranges", ranges) as reader:
+    with RangeReader(settings, "test-ranges", ranges) as reader:
         return [record for records, _ in reader.chunks({}, batch_size) for record in records]
 
 
@@ -327,12 +327,12 @@ def test_chunks_say_what_to_commit_and_can_be_taken_up_again_at_any_of_them(make
 
     committed, records = {}, []
     while committed != {(topic.name, 0): 26, (topic.name, 1): 28}:
-        with OrderedRangeReader(settings, unique, ranges) as reader:
+        with RangeReader(settings, unique, ranges) as reader:
             assert reader.committed() == {}
             chunk, offsets = next(reader.chunks(committed, 8))
         records += chunk
         committed |= offsets
 
     assert [(r.partition, r.offset) for r in records] == [(p, step) for step in range(25) for p in (0, 1)]
-    with OrderedRangeReader(settings, unique, ranges) as reader:
+    with RangeReader(settings, unique, ranges) as reader:
         assert list(reader.chunks(committed, 8)) == []

@@ -14,9 +14,9 @@ from pipestream.errors import BrokerRefused, BrokerUnavailable, SettingsInvalid
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import start_producer
 from pipestream.kafka.ranges import OffsetRange
-from pipestream.kafka.reader import RangeReader
 from pipestream.kafka.records import OutputRecord
 from pipestream.kafka.writer import Progress, TransactionalWriter
+from pipestream.offsets.range_reader import RangeReader
 from pipestream.settings import Settings
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
@@ -76,11 +76,13 @@ def test_a_range_is_read_and_a_transaction_committed(secured_settings, topic):
     broker.write(topic, b"key", b"value")
 
     with (
-        RangeReader(secured_settings, "pipestream.reader", OffsetRange(topic, 0, 0, 1)) as reader,
+        RangeReader(secured_settings, "pipestream.reader", [OffsetRange(topic, 0, 0, 1)]) as reader,
         TransactionalWriter(secured_settings, [f"pipestream.{topic}"], topic) as writer,
     ):
-        (chunk, end), *_ = reader.chunks(0, 10)
-        writer.commit([OutputRecord(topic, b"key", b"again")], [Progress(0, end, "note")], reader.group_metadata())
+        (chunk, ends), *_ = reader.chunks({}, 10)
+        writer.commit(
+            [OutputRecord(topic, b"key", b"again")], [Progress(0, ends[topic, 0], "metadata")], reader.group_metadata()
+        )
 
     assert [record.value for record in chunk] == [b"value"]
     assert broker.committed("pipestream.reader", topic, [0])[0].offset == 1

@@ -8,7 +8,7 @@ producer that starts under a transactional id aborts what the one before it left
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from zlib import crc32
@@ -57,7 +57,7 @@ class Written:
 
 @dataclass(slots=True)
 class ModelBroker:
-    """Answers like ``pipestream.kafka.broker.Broker``, and like ``LetterBroker`` to actions on dead letters."""
+    """Answers like ``pipestream.kafka.broker.Broker``, and like ``LetterBroker`` to tasks and actions."""
 
     step: Callable[[], None] = lambda: None
     """Called before everything that a process does to the broker. It may raise, or let other processes go first."""
@@ -121,6 +121,17 @@ class ModelBroker:
         """Do what Kafka does to a group that was quiet for a week."""
         self.offsets = {key: value for key, value in self.offsets.items() if key[0] != group}
 
+    # What a task asks.
+
+    def start_writer(self, transactional_ids: Sequence[str], topic: str) -> ModelWriter:
+        """Fence whoever writes under the ids, and abort what it left open."""
+        first, *others = transactional_ids
+        self.fence(topic, [*others, first])
+        return ModelWriter(self, first, topic, self.epochs[first])
+
+    def open_reader(self, group: str, ranges: Sequence[OffsetRange]) -> ModelReader:
+        return ModelReader(self, group, tuple(ranges))
+
     # What an action on dead letters asks besides.
 
     @property
@@ -129,14 +140,6 @@ class ModelBroker:
 
     def topics(self) -> Collection[str]:
         return self.logs
-
-    def start_writer(self, transactional_id: str, topic: str) -> ModelWriter:
-        """Fence whoever writes under the id, and abort what it left open."""
-        self.fence(topic, [transactional_id])
-        return ModelWriter(self, transactional_id, topic, self.epochs[transactional_id])
-
-    def open_reader(self, group: str, offsets: OffsetRange) -> ModelReader:
-        return ModelReader(self, group, offsets)
 
     # What a producer does.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from pipestream.dead_letters.decisions import ActionPlan, Decisions, add_up
 from pipestream.errors import ProducerFenced
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.broker import Committed
+from pipestream.kafka.ranges import OffsetRange, Partition
 from pipestream.kafka.records import InputRecord, OutputRecord
 from pipestream.kafka.writer import Progress
 
@@ -53,25 +54,38 @@ class ModelWriter(_Client):
 
 @dataclass(frozen=True, slots=True)
 class ModelReader(_Client):
-    """Like ``RangeReader``: the last chunk may be empty, and ends where the range does."""
+    """Like ``RangeReader``: the last chunk may be empty, and ends where the ranges do."""
 
     group: str
-    offsets: OffsetRange
+    ranges: tuple[OffsetRange, ...]
+
+    def committed(self) -> dict[Partition, Committed]:
+        (topic,) = {each.topic for each in self.ranges}
+        found = self.broker.committed(self.group, topic, [each.partition for each in self.ranges])
+        return {(topic, partition): committed for partition, committed in found.items()}
 
     def group_metadata(self) -> Any:
         return self.group
 
-    def chunks(self, start: int, size: int) -> Iterator[tuple[list[InputRecord], int]]:
-        topic, partition, end = self.offsets.topic, self.offsets.partition, self.offsets.end
+    def chunks(
+        self, starts: Mapping[Partition, int], size: int
+    ) -> Iterator[tuple[list[InputRecord], dict[Partition, int]]]:
+        """Yield the ranges one after the other: all records of the model have the same time."""
+        ends = {(each.topic, each.partition): each.end for each in self.ranges}
+        starts = {(each.topic, each.partition): each.start for each in self.ranges} | dict(starts)
+        if all(starts[place] >= end for place, end in ends.items()):
+            return
         self.broker.step()
         chunk: list[InputRecord] = []
-        for record in self.broker.records(topic, partition, start, end):
+        left = [record for place, end in ends.items() for record in self.broker.records(*place, starts[place], end)]
+        for number, record in enumerate(left, 1):
             chunk.append(record)
-            if len(chunk) == size and record.offset + 1 < end:
-                yield chunk, record.offset + 1
+            is_last = number == len(left) and record.offset + 1 == ends[record.topic, record.partition]
+            if len(chunk) == size and not is_last:
+                yield chunk, {(each.topic, each.partition): each.offset + 1 for each in chunk}
                 self.broker.step()
                 chunk = []
-        yield chunk, end
+        yield chunk, ends
 
 
 @dataclass(frozen=True, slots=True)

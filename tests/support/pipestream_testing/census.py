@@ -13,7 +13,7 @@ from pipestream.dead_letters.letter import DeadLetter, State, read_letter
 from pipestream.engine.dead_letter_record import CONNECT
 from pipestream.kafka.records import InputRecord, header
 from pipestream_testing.broker import ModelBroker
-from pipestream_testing.model_drain import ORIGIN, RUN
+from pipestream_testing.model_drain import Origins
 
 Place = tuple[int, int]
 """Partition and offset."""
@@ -25,6 +25,8 @@ class Result(NamedTuple):
     of: str
     place: Place
     is_dead: bool
+    is_given_up: bool = False
+    """It is dead because processes died at it, not because it is poison."""
 
 
 class Decided(NamedTuple):
@@ -68,10 +70,11 @@ class Census:
 def take_census(broker: ModelBroker, topic: str, dead_topic: str, out_topic: str) -> Census:
     """Read all that is committed in a topic and in those that its records become."""
     letters = [read_letter(record) for record in broker.all_records(dead_topic)]
-    results = [_result(letter.run_id, _origin(letter), is_dead=True) for letter in letters]
+    results = [_dead(letter) for letter in letters]
+    origins = Origins(broker)
     for record in broker.all_records(out_topic):
-        partition, offset = (header(record.headers, ORIGIN) or "").split("/")
-        results.append(_result(header(record.headers, RUN) or "", (int(partition), int(offset)), is_dead=False))
+        of, made_of = origins.find(header(record.headers, "pipestream.stream") or "")
+        results.append(Result(of, (made_of.partition, made_of.offset), is_dead=False))
     decided = broker.all_records(DECISIONS_TOPIC)
     return Census(
         inputs={(record.partition, record.offset): record for record in broker.all_records(topic)},
@@ -83,8 +86,9 @@ def take_census(broker: ModelBroker, topic: str, dead_topic: str, out_topic: str
     )
 
 
-def _result(run_id: str, place: Place, *, is_dead: bool) -> Result:
-    return Result(run_id.split("-")[0], place, is_dead)
+def _dead(letter: DeadLetter) -> Result:
+    is_given_up = header(letter.record.headers, CONNECT + "exception.class.name") == "ProcessDied"
+    return Result(letter.run_id.split("-")[0], _origin(letter), is_dead=True, is_given_up=is_given_up)
 
 
 def _origin(letter: DeadLetter) -> Place:

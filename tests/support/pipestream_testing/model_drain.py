@@ -1,125 +1,139 @@
-"""A range task on the model broker: what ``pipestream.drain.task`` does, without documents, modules and objects."""
+"""The product's own range task on the model broker: the graph that it drains, and documents that heal when replayed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
 
-from pipestream.drain.offset_metadata import read_metadata, write_metadata
-from pipestream.drain.range_task import RangeOutcome, RangeTask, Runner
-from pipestream.engine.dead_letter_record import REPLAYS, dead_letter
-from pipestream.errors import ModuleFailed, ProducerFenced
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.drain.range_task import transactional_id
+from pipestream.drain.task import drain_ranges
+from pipestream.engine.dead_letter_record import REPLAYS
+from pipestream.errors import ModuleFailed
+from pipestream.graph.model import Datasource, Graph, Node, NodeType
+from pipestream.graph.proto import to_binary
+from pipestream.ids import derive_stream_id, record_origin
 from pipestream.kafka.records import InputRecord, OutputRecord, header
-from pipestream.kafka.writer import Progress
-from pipestream.ledger import Tally
-from pipestream.topic_names import datasource_of, intake_dead_letter_topic
+from pipestream.modules.module import ModuleContext
+from pipestream.objects.store import ObjectStore
+from pipestream.settings import Settings
+from pipestream.wire import PipeDoc, PipeStream
 from pipestream_testing.broker import ModelBroker
+from pipestream_testing.made import make_task
 
-RUN, ORIGIN = "model.run", "model.origin"
-"""Headers of what comes out: the run that it came out of, and the ``PARTITION/OFFSET`` that it was made from."""
-
-
-def model_runner(broker: ModelBroker, out_topic: str, chunk_records: int) -> Runner:
-    """Return a runner that drains on the model.
-
-    A record's value says how often its document must be replayed before it passes; until then it fails, and becomes
-    a dead letter in the same transaction as the outputs and offsets of its chunk.
-    """
-
-    def runner(tasks: Sequence[RangeTask]) -> Iterator[RangeOutcome]:
-        for task in tasks:
-            graph_id = task.lane.partition("@")[0]
-            for offsets in task.ranges:
-                drain = _RangeDrain(broker, out_topic, offsets, task.group, task.run_id, graph_id, task.node_id)
-                yield drain.run(chunk_records, task.transactional_ids)
-
-    return runner
+TOPIC, DEAD, OUT = "intake.a", "dlq.intake.a", "pipestream.main.happy-end"
+GRAPH = Graph(
+    "g",
+    "main",
+    (
+        Node("n", "main", module="python:pipestream_testing.model_drain:fail_until_healed"),
+        Node("happy-end", "main", node_type=NodeType.SINK),
+    ),
+    datasources=(Datasource("a", "acme", "n"),),
+)
+BACKFILLS = ("b1", "b2")
+LIVE = "live"
 
 
-def drain_without_ledger(
-    broker: ModelBroker, topic: str, out_topic: str, *, run_id: str, budget: int, chunk_records: int
-) -> None:
-    """Drain up to ``budget`` offsets of each partition, planned by nothing but what the broker says."""
-    group = "without-ledger"
-    for partition, marks in broker.watermarks(topic, broker.identify(topic).partitions).items():
-        done = broker.committed(group, topic, [partition]).get(partition)
-        start = done.offset if done else marks.low
-        if start < marks.high:
-            offsets = OffsetRange(topic, partition, start, min(marks.high, start + budget))
-            drain = _RangeDrain(broker, out_topic, offsets, group, run_id, graph_id="", node_id="")
-            drain.run(chunk_records, [f"{group}/{topic}/{partition}"])
+def make_document(doc_id: str, heals_after: int) -> OutputRecord:
+    """Return the record of a document that fails until it has been replayed so often."""
+    stream = PipeStream(document=PipeDoc(doc_id=doc_id))
+    stream.document.search_metadata.title = str(heals_after)
+    return OutputRecord(TOPIC, doc_id.encode(), stream.SerializeToString(deterministic=True))
+
+
+def heals_after(record: InputRecord) -> int:
+    """Return how often a record's document must be replayed before it passes."""
+    return int(PipeStream.FromString(record.value or b"").document.search_metadata.title)
 
 
 def is_poison(record: InputRecord) -> bool:
     """Tell whether a record fails, as often as it has been replayed by now."""
-    return int(header(record.headers, REPLAYS) or 0) < int(record.value or b"0")
+    return int(header(record.headers, REPLAYS) or 0) < heals_after(record)
 
 
 @dataclass(slots=True)
-class _RangeDrain:
+class Origins:
+    """Finds the input record that a stream was made of, by the id that follows from its place."""
+
     broker: ModelBroker
-    out_topic: str
-    offsets: OffsetRange
-    group: str
-    run_id: str
-    graph_id: str
-    node_id: str
-    position: int = 0
-    tally: Tally | None = field(default_factory=Tally)
+    _known: dict[str, tuple[str, InputRecord]] = field(default_factory=dict)
 
-    def run(self, chunk_records: int, transactional_ids: Sequence[str]) -> RangeOutcome:
-        error: ProducerFenced | None = None
-        self.position = self.offsets.start
-        try:
-            self._drain(chunk_records, transactional_ids)
-        except ProducerFenced as lost:
-            error = lost
-        return RangeOutcome(
-            topic=self.offsets.topic,
-            partition=self.offsets.partition,
-            start=self.offsets.start,
-            end=min(self.position, self.offsets.end),
-            tally=self.tally,
-            seconds=0.01,
-            error=str(error) if error else "",
-            transient=error is not None,
-        )
+    def find(self, stream_id: str) -> tuple[str, InputRecord]:
+        """Return whose runs made the stream, a backfill's or the live ones, and of which record."""
+        if stream_id not in self._known:
+            topic_id = self.broker.identify(TOPIC).topic_id
+            for record in self.broker.all_records(TOPIC):
+                origin = record_origin(topic_id, TOPIC, record.partition, record.offset)
+                for of in (LIVE, *BACKFILLS):
+                    lane = GRAPH.graph_id if of == LIVE else f"{GRAPH.graph_id}@{of}"
+                    self._known[derive_stream_id(lane, origin)] = of, record
+        return self._known[stream_id]
 
-    def _drain(self, chunk_records: int, transactional_ids: Sequence[str]) -> None:
-        topic, partition = self.offsets.topic, self.offsets.partition
-        self.broker.fence(topic, transactional_ids[1:])
-        writer = self.broker.start_writer(transactional_ids[0], topic)
-        done = self.broker.committed(self.group, topic, [partition]).get(partition)
-        if done and done.offset > self.offsets.start:
-            self.position = done.offset
-            self.tally = read_metadata(done.metadata, self.offsets.start) if done.offset <= self.offsets.end else None
-        if self.position >= self.offsets.end:
-            return
-        reader = self.broker.open_reader(self.group, self.offsets)
-        for records, end in reader.chunks(self.position, chunk_records):
-            outputs = [self._process(record) for record in records]
-            tally = None if self.tally is None else self.tally + self._count(outputs)
-            note = write_metadata(self.offsets.start, tally) if tally else ""
-            writer.commit(outputs, [Progress(partition, end, note)], reader.group_metadata())
-            self.position, self.tally = end, tally
 
-    def _process(self, record: InputRecord) -> OutputRecord:
-        if not is_poison(record):
-            headers = ((RUN, self.run_id.encode()), (ORIGIN, f"{record.partition}/{record.offset}".encode()))
-            return OutputRecord(self.out_topic, record.key, record.value, headers)
-        return dead_letter(
-            record,
-            ModuleFailed("this document is poison"),
-            topic=intake_dead_letter_topic(datasource_of(self.offsets.topic)),
-            node_id=self.node_id,
-            attempts=1,
-            run_id=self.run_id,
-            graph_id=self.graph_id,
-            graph_hash="",
-            now=0.0,
-        )
+_origins: list[Origins] = []
 
-    def _count(self, outputs: Sequence[OutputRecord]) -> Tally:
-        passed = sum(output.topic == self.out_topic for output in outputs)
-        return Tally(len(outputs), {"happy-end": passed} if passed else {}, len(outputs) - passed)
+
+def use_broker(broker: ModelBroker) -> None:
+    """Say on which broker the module of the graph finds its records. Its processes are threads, so one is enough."""
+    _origins[:] = [Origins(broker)]
+
+
+def fail_until_healed(document: PipeDoc, context: ModuleContext) -> PipeDoc:
+    """Refuse a document that has not been replayed often enough. Only its record says how often it was."""
+    _, record = _origins[0].find(context.stream_id)
+    if is_poison(record):
+        raise ModuleFailed("this document is poison")
+    return document
+
+
+def drain_without_ledger(broker: ModelBroker, settings: Settings, *, run_id: str, budget: int) -> None:
+    """Drain up to ``budget`` offsets of each partition, planned by nothing but what the broker says."""
+    group, identity = "without-ledger", broker.identify(TOPIC)
+    for partition, marks in broker.watermarks(TOPIC, identity.partitions).items():
+        done = broker.committed(group, TOPIC, [partition]).get(partition)
+        start = done.offset if done else marks.low
+        if start < marks.high:
+            task = make_task(
+                TOPIC,
+                "n",
+                topic_id=identity.topic_id,
+                offsets=((partition, start, min(marks.high, start + budget)),),
+                group=group,
+                run_id=run_id,
+                datasource_id="a",
+                transactional_ids=(transactional_id(group, TOPIC, partition),),
+                graph=b64encode(to_binary(GRAPH)).decode(),
+            )
+            drain_ranges(task, settings, broker=broker)
+
+
+@dataclass(frozen=True, slots=True)
+class SteppingStore:
+    """An object store in which other processes may come in between, and its own process may die, at every call."""
+
+    store: ObjectStore
+    step: Callable[[], None]
+
+    def __enter__(self) -> Self:
+        self.store.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.store.__exit__(kind, error, trace)
+
+    def get_many(self, keys: Sequence[str]) -> Any:
+        self.step()
+        return self.store.get_many(keys)
+
+    def put_many(self, items: Sequence[tuple[str, bytes]]) -> None:
+        self.step()
+        self.store.put_many(items)
+
+    def delete(self, key: str) -> None:
+        self.step()
+        self.store.delete(key)

@@ -1,5 +1,7 @@
-"""Read the ranges of a task as one stream in order of time: one range, or for ``ordering: timestamp`` those of all
-partitions.
+"""Read ranges in chunks, committed records only, in order of time where there are several.
+
+Transaction markers and aborted records take up offsets too, so the end of a range is known by position, never by
+counting records.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from pipestream.settings import Settings
 _POLL_S = 0.5
 
 
-class OrderedRangeReader:
+class RangeReader:
     """A consumer on several ranges at once. It joins no group: the ranges were assigned by the plan."""
 
     def __init__(self, settings: Settings, group: str, ranges: Sequence[OffsetRange]) -> None:
