@@ -1,0 +1,99 @@
+"""The product's own range task on the model broker: overtaken, or killed, at each of its steps in turn."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import count
+
+import pytest
+
+from pipestream import faults
+from pipestream.dead_letters.decisions import DECISIONS_TOPIC
+from pipestream.drain import task
+from pipestream.errors import PipestreamError
+from pipestream.settings import Settings
+from pipestream_testing.broker import ModelBroker
+from pipestream_testing.census import take_census
+from pipestream_testing.model_drain import (
+    DEAD,
+    LIVE,
+    OUT,
+    TOPIC,
+    SteppingStore,
+    drain_without_ledger,
+    make_document,
+    use_broker,
+)
+from pipestream_testing.oracle import Verdict
+from pipestream_testing.turns import Crash, Turns
+
+HEALTHY, POISON = 0, 99
+TO_THE_END = 10_000
+# More than a drain takes; the tests see to that.
+STEPS = 60
+
+
+class World:
+    """A topic with five documents, of which one is poison, and processes that drain it in chunks of two."""
+
+    def __init__(self, folder):
+        self.turns = Turns()
+        self.broker = ModelBroker(self.turns.step)
+        for topic in (TOPIC, DEAD, OUT, DECISIONS_TOPIC):
+            self.broker.create(topic, 1)
+        for number, heals_after in enumerate([HEALTHY, POISON, HEALTHY, HEALTHY, HEALTHY]):
+            self.broker.append(make_document(f"doc-{number}", heals_after), 0)
+        use_broker(self.broker)
+        self.settings = Settings(store_uri=f"file://{folder}", chunk_records=2, failing_share=1.0)
+        self.runs = count()
+
+    def drain(self):
+        return partial(drain_without_ledger, self.broker, self.settings, run_id=f"{LIVE}-{next(self.runs)}", budget=100)
+
+    def check(self, rounds, title):
+        found = take_census(self.broker, TOPIC, DEAD, OUT)
+        places = found.places(LIVE)
+        lost = sum(places[record.key] == 0 for record in found.inputs.values())
+        rounds.add(title, Verdict(lost, places.total() - len(places)))
+        assert not found.waiting(LIVE)
+        assert sorted(result.place for result in found.results) == sorted(found.inputs)
+        assert [result.place for result in found.results if result.is_dead] == [(0, 1)]
+
+
+@pytest.fixture
+def make_world(tmp_path, monkeypatch):
+    made = count()
+    open_store = task.open_store
+
+    def make():
+        world = World(tmp_path / str(next(made)))
+        step = world.turns.step
+        monkeypatch.setattr(task, "open_store", lambda *of: SteppingStore(open_store(*of), step))
+        monkeypatch.setattr(faults, "reach", lambda _: step())
+        return world
+
+    return make
+
+
+def test_a_task_that_is_overtaken_at_any_step_leaves_every_document_in_one_place(make_world, rounds):
+    for steps in range(STEPS):
+        world = make_world()
+
+        outcomes = world.turns.run([world.drain(), world.drain()], [(0, steps), (1, TO_THE_END)])
+
+        for outcome in outcomes:
+            assert outcome is None or isinstance(outcome, PipestreamError)
+        world.check(rounds, "a task overtaken at each of its steps")
+    assert world.broker.epochs.total() == 1, "the first was at its end before the second began"
+
+
+def test_a_task_that_dies_at_any_step_is_resumed_without_a_document_lost_or_doubled(make_world, rounds):
+    for steps in range(STEPS):
+        world = make_world()
+
+        (outcome,) = world.turns.run([world.drain()], [(0, steps)], killed=[0])
+        world.turns.run([world.drain()])
+
+        assert outcome is None or isinstance(outcome, Crash)
+        world.check(rounds, "a task killed at each of its steps")
+    assert outcome is None, "it was at its end before it could be killed"
