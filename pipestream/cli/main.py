@@ -74,7 +74,9 @@ def _start(
     ] = False,
 ) -> None:
     # After everything else, as an editable install has it: a module of a graph must not hide a library.
-    sys.path.append(str(modules_folder(Path.cwd())))
+    modules = str(modules_folder(Path.cwd()))
+    if modules not in sys.path:
+        sys.path.append(modules)
     level = logging.INFO if verbose else logging.ERROR
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if not verbose:

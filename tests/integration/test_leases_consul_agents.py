@@ -7,9 +7,10 @@ import socket
 import subprocess
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+import requests
 from pydantic import SecretStr
 
 from pipestream.errors import DesiredStateInvalid, LeaseStoreRefused, LeaseStoreUnavailable, LeaseUnavailable
@@ -22,11 +23,9 @@ from pipestream.local.spec import FREE_PORTS
 from pipestream.settings import Settings
 from pipestream_testing.waiting import wait_until
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("consul")]
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 TTL_S = 60.0
 TOKEN = "5f6d7b9e-0c3a-4f55-9d7f-0f3f6a1f9c11"
 
@@ -212,6 +211,35 @@ def test_leases_work_over_tls_with_an_acl_token(agent, unique):
     store.renew(lease)
     assert [found.holder for found in store.assignments(f"intake.{unique}")] == ["worker-a"]
     store.release(lease)
+    store.close()
+
+
+def put_acl(agent, what, values):
+    """Create a policy or a token as the manager. py-consul cannot: it sends the text of a policy as JSON."""
+    answer = requests.put(
+        f"https://127.0.0.1:{agent.port}/v1/acl/{what}",
+        json=values,
+        headers={"X-Consul-Token": TOKEN},
+        verify=str(agent.access["consul_ca_file"]),
+        timeout=60,
+    )
+    answer.raise_for_status()
+    return answer.json()
+
+
+def test_the_policy_of_the_docs_is_enough_for_leases(agent, unique):
+    page = (REPOSITORY / "docs" / "production.md").read_text()
+    policy = page.partition("```hcl\n")[2].partition("```")[0]
+    put_acl(agent, "policy", {"Name": unique, "Rules": policy})
+    token = put_acl(agent, "token", {"Policies": [{"Name": unique}]})["SecretID"]
+    store = ConsulLeaseStore(agent.settings(consul_token=SecretStr(token)))
+    topic = f"intake.{unique}"
+
+    store.register([topic])
+    lease = store.acquire(topic, 0, "worker-a", TTL_S)
+    store.renew(lease)
+    store.release(lease)
+    store.unregister([topic])
     store.close()
 
 

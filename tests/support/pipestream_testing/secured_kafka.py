@@ -19,6 +19,8 @@ from pipestream.local.tools import run_tool
 
 USER = "pipestream"
 PASSWORD = "open sesame & more"
+LIMITED_USER = "limited"
+"""May do nothing but what a test grants it; the other one may do everything."""
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
@@ -58,7 +60,8 @@ class SecuredKafka(Kafka):
         return self._folder / "broker.pem"
 
     def _properties(self) -> dict[str, str | int]:
-        login = f'{_LOGIN} required username="{USER}" password="{PASSWORD}" user_{USER}="{PASSWORD}";'
+        login = f'{_LOGIN} required username="{USER}" password="{PASSWORD}" '
+        login += f'user_{USER}="{PASSWORD}" user_{LIMITED_USER}="{PASSWORD}";'
         return super()._properties() | {
             "listeners": f"SECURED://{self.address},CONTROLLER://{HOST}:{self.site.ports.kafka_controller}",
             "advertised.listeners": f"SECURED://{self.address}",
@@ -67,6 +70,9 @@ class SecuredKafka(Kafka):
             "sasl.enabled.mechanisms": "PLAIN",
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
             "listener.name.secured.plain.sasl.jaas.config": login,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            # The controller's listener knows no names.
+            "super.users": f"User:{USER};User:ANONYMOUS",
             "ssl.keystore.type": "PKCS12",
             "ssl.keystore.location": str(self._key_store),
             "ssl.keystore.password": PASSWORD,
