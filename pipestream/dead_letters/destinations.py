@@ -50,6 +50,9 @@ class Destinations:
         return topic
 
     def _choose(self, letter: DeadLetter) -> str:
+        if letter.datasource_id:
+            # Unchecked: whatever a header says, only a topic that exists is a way back.
+            return str(TopicName(TopicKind.INTAKE, "", letter.datasource_id))
         lies_in = _parse(letter.letter_id.topic)
         if lies_in and lies_in.kind is TopicKind.DEAD_LETTERS and lies_in.cluster_id == INTAKE_CLUSTER:
             return intake_topic(lies_in.local_id)

@@ -13,7 +13,7 @@ from typing import Self
 
 from google.protobuf.message import DecodeError
 
-from pipestream.engine.dead_letter_record import CONNECT, FIRST_FAILED_AT, OWN, REPLAYS
+from pipestream.engine.dead_letter_record import CONNECT, DATASOURCE, FIRST_FAILED_AT, OWN, REPLAYS
 from pipestream.errors import IdInvalid
 from pipestream.kafka.records import InputRecord, header
 from pipestream.topic_names import INTAKE_CLUSTER, TopicKind, parse_topic
@@ -99,6 +99,8 @@ class DeadLetter:
     failed_at: datetime
     replays: int
     record: InputRecord = field(repr=False)
+    datasource_id: str = ""
+    """Where its record came in, if it is of intake and its topic's name does not say so."""
     decision: Decision | None = None
 
     @property
@@ -131,6 +133,7 @@ def read_letter(record: InputRecord, decision: Decision | None = None) -> DeadLe
         failed_at=failed_at,
         replays=_number(header(headers, REPLAYS)) or 0,
         record=record,
+        datasource_id=header(headers, DATASOURCE) or "",
         decision=decision,
     )
 

@@ -17,6 +17,8 @@ CONNECT = "__connect.errors."
 OWN = "pipestream.dead."
 FIRST_FAILED_AT = OWN + "first-failed-at"
 REPLAYS = OWN + "replays"
+DATASOURCE = OWN + "datasource"
+"""On a letter of intake that lies in a topic which does not say so: where its record came in, and goes back to."""
 FOR_GRAPH = OWN + "for-graph"
 """On a replayed record: the graph it failed in. Others that drain the same intake have had it already."""
 # A message or a trace of any length would push a record over the broker's limit. Of a trace, the end tells most.
@@ -53,10 +55,12 @@ def dead_letter(
     graph_hash: str,
     now: float,
     module: str = "",
+    datasource_id: str = "",
     value: bytes | None = None,
 ) -> OutputRecord:
     """Return the dead letter of a record.
 
+    :param datasource_id: where the record came in, if the topic's name does not say that it is a letter of intake.
     :param value: what to keep instead of the record's own bytes: where the failure happened behind a fused edge and a
         replay must start there, or where a reference takes the document's place.
     """
@@ -80,6 +84,8 @@ def dead_letter(
         FIRST_FAILED_AT: header(record.headers, FIRST_FAILED_AT) or failed_at,
         REPLAYS: header(record.headers, REPLAYS) or "0",
     }
+    if datasource_id:
+        reasons[DATASOURCE] = datasource_id
     headers = (*original_headers(record.headers), *((name, text.encode()) for name, text in reasons.items()))
     return OutputRecord(topic, record.key, record.value if value is None else value, headers)
 

@@ -14,7 +14,7 @@ from pipestream.engine.emission import Emission, Outcome
 from pipestream.engine.intake import Arrival, Entrance, decode_stream, enter_lane, settle_account
 from pipestream.errors import IdInvalid, RecordInvalid
 from pipestream.graph.flow import destination_of
-from pipestream.graph.model import Graph
+from pipestream.graph.model import Graph, Node
 from pipestream.ids import derive_stream_id
 from pipestream.kafka.records import OutputRecord
 from pipestream.topic_names import dead_letter_topic, intake_dead_letter_topic, node_topic
@@ -70,10 +70,11 @@ class DeadLetterWriter:
             value, objects = self._entry_letter(arrival, node.node_id, node.dead_letters.include_payload)
         else:
             value, objects = _by_reference(emission)
+        topic, datasource_id = self._place(node, is_entry=is_entry)
         letter = dead_letter(
             arrival.record,
             emission.error,
-            topic=self._topic(node.node_id, is_entry=is_entry),
+            topic=topic,
             node_id=node.node_id,
             attempts=emission.attempts,
             run_id=self.run_id,
@@ -81,16 +82,19 @@ class DeadLetterWriter:
             graph_hash=self.graph_hash,
             now=self.now(),
             module=node.module,
+            datasource_id=datasource_id,
             value=value,
         )
         return Output(letter, objects)
 
-    def _topic(self, node_id: str, *, is_entry: bool) -> str:
-        if is_entry and self.entrance.datasource_id:
-            return intake_dead_letter_topic(self.entrance.datasource_id)
-        graph = self.entrance.graph
-        override = graph.node_by_id[node_id].dead_letters.topic_override
-        return override or dead_letter_topic(graph.cluster_id, node_id)
+    def _place(self, node: Node, *, is_entry: bool) -> tuple[str, str]:
+        """Return the topic of a letter, and the datasource it must name because the topic's name does not."""
+        own, datasource_id = node.dead_letters.topic_override, self.entrance.datasource_id if is_entry else ""
+        if own:
+            return own, datasource_id
+        if datasource_id:
+            return intake_dead_letter_topic(datasource_id), ""
+        return dead_letter_topic(self.entrance.graph.cluster_id, node.node_id), ""
 
     def _entry_letter(
         self, arrival: Arrival, node_id: str, include_payload: bool

@@ -28,7 +28,7 @@ from pipestream.kafka.clients import transactional_producer
 from pipestream.kafka.connection import client_config
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import required_topics
-from pipestream_testing.letters import PASSING
+from pipestream_testing.letters import FAILING, PASSING
 
 pytestmark = pytest.mark.stack
 
@@ -295,3 +295,23 @@ def test_a_letter_or_a_topic_that_is_not_there_is_named(letters):
             find_dead_letter(letters.settings, missing)  # offset 1 is the transaction's marker
     with pytest.raises(TopicMissing, match=r"dlq\.no\.where does not exist"):
         letters.listed(topic="dlq.no.where")
+
+
+def test_a_letter_of_an_entry_node_with_a_topic_of_its_own_is_found_there_and_replayed(letters):
+    own = f"letters-of-{letters.unique}"
+    entry = f"id: first\n    module: {PASSING}"
+    failing = f"id: first\n    module: {FAILING}\n    dead_letters: {{topic: {own}}}"
+    letters.pipeline = letters.with_graph("own", (entry, failing))
+    letters.pipeline.create_topics()
+    letters.pipeline.send(letters.intake, ["bad-1", "good"])
+    letters.drain(letters.intake)
+    assert own in dead_letter_topics([letters.pipeline.graph], letters.settings)
+    assert [letter.doc_id for letter in letters.listed(topic=own)] == ["bad-1"]
+    assert letters.listed(topic=f"dlq.{letters.intake}") == []
+
+    letters.fix()
+    report = letters.act(Act.REPLAY, "r1", topics=[own])
+    letters.drain(letters.intake, letters.second)
+
+    assert report.sent == {letters.intake: 1}
+    assert letters.pipeline.doc_ids(letters.happy_end) == {"good": 1, "bad-1": 1}

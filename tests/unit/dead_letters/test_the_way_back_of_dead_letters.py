@@ -32,8 +32,13 @@ def graph(tmp_path_factory):
     return load_graph(file)
 
 
-def letter(topic, *, origin="", node="", graph_id="g"):
-    said = {"__connect.errors.topic": origin, "__connect.errors.stage": node, "pipestream.dead.graph": graph_id}
+def letter(topic, *, origin="", node="", graph_id="g", datasource=""):
+    said = {
+        "__connect.errors.topic": origin,
+        "__connect.errors.stage": node,
+        "pipestream.dead.graph": graph_id,
+        "pipestream.dead.datasource": datasource,
+    }
     headers = tuple((name, text.encode()) for name, text in said.items() if text)
     return read_letter(InputRecord(topic, 0, 0, 0, b"k", b"", headers))
 
@@ -54,6 +59,17 @@ def test_a_letter_goes_back_to_a_topic_that_leads_to_where_it_failed(graph, topi
     found = Destinations([graph], TOPICS).find(letter(topic, origin=origin, node=node))
 
     assert found == expected
+
+
+def test_a_letter_of_intake_in_a_topic_that_its_node_names_goes_back_to_intake(graph):
+    of_intake = letter("my-letters", origin="intake.files", node="first", datasource="files")
+
+    assert Destinations([graph], TOPICS).find(of_intake) == "intake.files"
+
+
+def test_a_letter_that_names_no_datasource_of_the_broker_has_no_way_back(graph):
+    with pytest.raises(NoWayBack, match="does not exist"):
+        Destinations([graph], TOPICS).find(letter("my-letters", node="first", datasource="../x"))
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,25 @@ def test_a_dead_letter_has_the_original_bytes(processor_of):
     assert result.tally(0) == Tally(1, {}, 1)
 
 
+OWN_TOPIC = FAILING.replace("fail_on_bad", "fail_on_bad\n        dead_letters: {topic: my-letters}", 1)
+
+
+def test_a_dead_letter_of_an_entry_node_goes_to_the_topic_that_the_node_names(processor_of):
+    record = record_of(stream_of("bad"))
+
+    letter = only_output(processor_of(OWN_TOPIC).process([record]))
+
+    assert (letter.topic, letter.value) == ("my-letters", record.value)
+    # Its value is not yet a stream of the node's, so the letter says where it came in.
+    assert header(letter.headers, OWN + "datasource") == "s"
+
+
+def test_a_dead_letter_that_goes_back_by_its_topics_name_does_not_name_its_datasource(processor_of):
+    letter = only_output(processor_of(FAILING).process([record_of(stream_of("bad"))]))
+
+    assert header(letter.headers, OWN + "datasource") is None
+
+
 def test_without_payload_a_dead_letter_refers_to_its_document_which_is_stored(processor_of, store):
     record = record_of(stream_of("bad"))
 
