@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pipestream.version import VERSION
+
 if TYPE_CHECKING:
     from pipestream.api.graphs import apply_graph, load_graph, validate_graph
     from pipestream.api.runs import backfill_topic, drain_topic, ingest_datasource, open_ledger, replay_dead_letters
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from pipestream.settings import Settings, load_settings
     from pipestream.wire import PipeDoc
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Graph",

@@ -23,6 +23,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - ExtraMissing            a part is used whose libraries are not installed
     - RequestInvalid          a command or a call asks for something that cannot be
       - BackfillInvalid       a backfill does [drain.backfill]
+    - PluginBroken            a plugin cannot be imported, or fails
     - GraphInvalid            a graph breaks a rule; it lists every problem
     - IdInvalid               an id that cannot become a topic, a key or a path (record)
     - ConnectorInvalid        there is no such connector, or its options cannot be used
@@ -225,6 +226,17 @@ class ExtraMissing(TerminalError):
         self.extra = extra
         self.module = module
         super().__init__(f'{module} is not installed; install it with: pip install "pipestream-airflow[{extra}]"')
+
+
+class PluginBroken(TerminalError):
+    """A plugin of another package cannot be imported, or fails in a way that it should not."""
+
+    def __init__(self, noun: str, name: str, package: str, reason: str) -> None:
+        self.noun = noun
+        self.name = name
+        self.package = package
+        self.reason = reason
+        super().__init__(f"the {noun} {name!r} of package {package} cannot be used: {reason}")
 
 
 class RequestInvalid(TerminalError):

@@ -24,6 +24,7 @@ from pydantic_settings import (
 
 from pipestream.errors import SettingsInvalid
 from pipestream.kafka_options import flatten, refuse_unusable
+from pipestream.plugins.registry import PluginGroup, find_plugin, plugin_names
 
 ENV_PREFIX = "PIPESTREAM_"
 STACK_PREFIX = "PIPESTREAM_STACK_"
@@ -86,7 +87,9 @@ class Settings(BaseSettings):
         description="PostgreSQL of the catalogue, graph versions and sql leases.",
     )
 
-    leases: Literal["consul", "sql", "none"] = Field("sql", description="Where leases are kept.")
+    leases: str = Field(
+        "sql", description="Where leases are kept: consul, sql, none, or a lease store of an installed package."
+    )
     lease_ttl_s: float = Field(20.0, ge=3, le=86_400, description="How long a lease outlives its last renewal.")
     max_leases: int = Field(4, ge=1, description="Drains that may run at once (the size of the Airflow pool).")
     max_slots: int = Field(16, ge=1, description="Most slots of one topic that one run drains.")
@@ -114,19 +117,28 @@ class Settings(BaseSettings):
     )
     cycle_passes: int = Field(3, ge=1, le=50, description="How often one run drains the topics of a cycle.")
 
+    plugin_secrets: Annotated[Mapping[str, SecretStr], NoDecode] = Field(
+        {},
+        description="Secrets of plugins, by the names that they ask for. A table in TOML, a JSON object in the "
+        "environment.",
+    )
+
+    @field_validator("leases")
+    @classmethod
+    def _find_lease_store(cls, name: str) -> str:
+        if find_plugin(PluginGroup.LEASE_STORE, name) is None:
+            raise ValueError(f"must be one of {', '.join(plugin_names(PluginGroup.LEASE_STORE))}")
+        return name
+
+    @field_validator("plugin_secrets", mode="before")
+    @classmethod
+    def _read_plugin_secrets(cls, given: Any) -> Any:
+        return flatten(_read_table(given, '{"acme.token": "…"}'))
+
     @field_validator("kafka_options", mode="before")
     @classmethod
     def _read_kafka_options(cls, given: Any) -> Any:
-        if isinstance(given, str):
-            try:
-                # An empty variable is one that is not set, as Docker Compose passes it on.
-                given = json.loads(given or "{}")
-            except ValueError:
-                given = None
-        if not isinstance(given, Mapping):
-            # Not TypeError, which pydantic lets through.
-            raise ValueError('must be a JSON object such as {"security.protocol": "SASL_SSL"}')  # noqa: TRY004
-        options = flatten(given)
+        options = flatten(_read_table(given, '{"security.protocol": "SASL_SSL"}'))
         refuse_unusable(options)
         return options
 
@@ -154,6 +166,19 @@ class Settings(BaseSettings):
         if file is None:
             return init_settings, env_settings
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=file)
+
+
+def _read_table(given: Any, example: str) -> Mapping[str, Any]:
+    if isinstance(given, str):
+        try:
+            # An empty variable is one that is not set, as Docker Compose passes it on.
+            given = json.loads(given or "{}")
+        except ValueError:
+            given = None
+    if not isinstance(given, Mapping):
+        # Not TypeError, which pydantic lets through.
+        raise ValueError(f"must be a JSON object such as {example}")  # noqa: TRY004
+    return given
 
 
 def config_file() -> Path | None:

@@ -15,7 +15,6 @@ from typing import Annotated
 
 import typer
 
-from pipestream import __version__
 from pipestream.cli import (
     airflow,
     backfill,
@@ -26,6 +25,7 @@ from pipestream.cli import (
     ingest,
     leases,
     ledger,
+    plugins,
     samples,
     settings,
     stack,
@@ -39,6 +39,7 @@ from pipestream.errors import (
     PipestreamError,
 )
 from pipestream.project import modules_folder
+from pipestream.version import VERSION
 
 _SERVER_SETTINGS: dict[type[PipestreamError], str] = {
     BrokerUnavailable: "KAFKA_BOOTSTRAP",
@@ -56,13 +57,28 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for part in (demo, stack, airflow, graph, samples, ingest, drain, backfill, dlq, ledger, leases, topics, settings):
+for part in (
+    demo,
+    stack,
+    airflow,
+    graph,
+    samples,
+    ingest,
+    drain,
+    backfill,
+    dlq,
+    ledger,
+    leases,
+    topics,
+    plugins,
+    settings,
+):
     part.add_to(app)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        sys.stdout.write(f"pipestream {__version__}\n")
+        sys.stdout.write(f"pipestream {VERSION}\n")
         raise typer.Exit
 
 

@@ -23,6 +23,8 @@ from pipestream.wire import PipeDoc
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pipestream.plugins import PluginContext
+
 MAX_FILE_BYTES = 64 * 1024 * 1024
 """Files above this are refused: a document travels through memory, and its object in one request."""
 
@@ -110,6 +112,11 @@ class FolderConnector:
                 f"{file.stat().st_size} bytes, above the limit of {self.max_bytes}; raise max_bytes or split it"
             )
         return data
+
+
+def open_folder(options: Mapping[str, Any], context: PluginContext) -> FolderConnector:
+    """Make the connector of kind ``folder``."""
+    return FolderConnector.from_options(options, context.settings.sources_folder)
 
 
 def document_id(relative_path: str) -> str:

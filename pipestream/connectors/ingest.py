@@ -10,6 +10,7 @@ from pipestream.connectors.connector import Unreadable
 from pipestream.connectors.registry import make_connector
 from pipestream.documents.repository import Repository
 from pipestream.errors import RequestInvalid
+from pipestream.plugins import PluginContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,7 +80,7 @@ def ingest(
             raise RequestInvalid(
                 f"datasource {datasource.datasource_id} has no connector; add one to the graph, or name a folder"
             )
-        connector = make_connector(datasource.connector, settings.sources_folder)
+        connector = make_connector(datasource.connector, PluginContext(settings))
     report = IngestReport(datasource.datasource_id)
     with Repository(settings) as repository:
         report.published = repository.publish_pending(datasource)

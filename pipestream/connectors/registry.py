@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipestream.connectors.folder import FolderConnector
 from pipestream.errors import ConnectorInvalid
+from pipestream.plugins import PluginContext, PluginGroup, find_plugin, plugin_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
-
     from pipestream.connectors.connector import Connector
     from pipestream.graph.model import Connector as ConnectorSpec
 
-KINDS: Mapping[str, Callable[[Mapping[str, Any], Path], Connector]] = {"folder": FolderConnector.from_options}
 
-
-def make_connector(spec: ConnectorSpec, sources_folder: Path) -> Connector:
+def make_connector(spec: ConnectorSpec, context: PluginContext) -> Connector:
     """Return the connector that a datasource of the graph asks for.
 
-    :param sources_folder: what a relative path starts from, whichever folder the process runs in.
     :raises ConnectorInvalid: there is no such kind, or its options cannot be used.
+    :raises PluginBroken: it is of another package, and fails.
     """
-    make = KINDS.get(spec.kind)
-    if make is None:
-        raise ConnectorInvalid(f"there is no connector {spec.kind!r}; there are: {', '.join(sorted(KINDS))}")
-    return make(spec.options, sources_folder)
+    plugin = find_plugin(PluginGroup.CONNECTOR, spec.kind)
+    if plugin is None:
+        known = ", ".join(plugin_names(PluginGroup.CONNECTOR))
+        raise ConnectorInvalid(f"there is no connector {spec.kind!r}; there are: {known}")
+    try:
+        connector: Connector = plugin.make(spec.options, context)
+    except ValueError as error:
+        raise ConnectorInvalid(f"{spec.kind} connector: {error}") from error
+    return connector
 
 
 def check_connector(spec: ConnectorSpec) -> None:
-    """Refuse a connector that cannot be made, wherever its documents are.
+    """Refuse a connector that cannot be made with the settings of this process.
 
     :raises ConnectorInvalid: there is no such kind, or its options cannot be used.
+    :raises PluginBroken: it is of another package, and fails.
     """
-    make_connector(spec, Path())
+    make_connector(spec, PluginContext())

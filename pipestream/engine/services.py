@@ -12,6 +12,7 @@ from pipestream.graph.hashing import graph_hash
 from pipestream.graph.model import Graph
 from pipestream.graph.proto import from_kept, to_binary
 from pipestream.modules.resolve import resolve_module
+from pipestream.plugins import PluginContext
 from pipestream.routing.conditions import Conditions, compile_conditions
 from pipestream.settings import Settings
 
@@ -27,9 +28,10 @@ def open_services(graph: Graph, settings: Settings, node_ids: Iterable[str]) -> 
     :raises GraphInvalid: a module cannot be found.
     """
     nodes = [graph.node_by_id[node_id] for node_id in node_ids]
+    context = PluginContext(settings)
     with ExitStack() as stack:
         modules = {
-            spec: stack.enter_context(closing(resolve_module(spec)))
+            spec: stack.enter_context(closing(resolve_module(spec, context)))
             for spec in dict.fromkeys(node.module for node in nodes if not node.engine)
         }
         engines = {

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from pipestream.connectors.registry import check_connector
-from pipestream.errors import ConnectorInvalid, GraphInvalid, IdInvalid
+from pipestream.errors import ConnectorInvalid, GraphInvalid, IdInvalid, PluginBroken, SettingsInvalid
 from pipestream.graph.components import strong_components
 from pipestream.graph.expressions import check_expressions
 from pipestream.graph.mapping_rules import check_mappings
@@ -119,11 +119,13 @@ def _check_module(place: str, node: Node, report: Report, *, look_up: bool) -> N
         return
     try:
         parsed = parse_module(node.module)
-        if look_up and parsed.kind == "python":
+        if look_up and parsed.kind not in ("grpc", "unix"):
             resolve_module(node.module).close()
     except GraphInvalid as error:
         for problem in error.problems:
             report.problem(where, problem.message, problem.hint)
+    except (PluginBroken, SettingsInvalid) as error:
+        report.problem(where, str(error))
     except ValueError as error:
         report.problem(where, f"{node.module[:100]!r} is not a module: {error}")
 
@@ -179,7 +181,7 @@ def _check_datasources(draft: Draft, report: Report, *, look_up: bool) -> None:
         if source.connector is not None and look_up:
             try:
                 check_connector(source.connector)
-            except ConnectorInvalid as error:
+            except (ConnectorInvalid, PluginBroken, SettingsInvalid) as error:
                 report.problem(f"{place}.connector", str(error))
         if source.schedule:
             _check_text(check_schedule, source.schedule, f"{place}.schedule", report)

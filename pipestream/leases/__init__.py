@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipestream.extras import needs_extra
+from pipestream.errors import SettingsInvalid
 from pipestream.leases.keeper import LeaseKeeper
 from pipestream.leases.slots import slot_partitions
 from pipestream.leases.store import Assignment, DesiredState, Lease, LeaseStore
+from pipestream.plugins import PluginContext, PluginGroup, find_plugin, plugin_names
 
 if TYPE_CHECKING:
     from pipestream.settings import Settings
@@ -28,19 +29,14 @@ def open_lease_store(settings: Settings) -> LeaseStore:
 
     :raises SettingsInvalid: the address of its server cannot be used.
     :raises ExtraMissing: its client is not installed.
+    :raises PluginBroken: it is of another package, and fails.
     """
-    # Imported here because a DAG file that only names topics must not pay for two clients.
-    match settings.leases:
-        case "consul":
-            with needs_extra("consul"):
-                from pipestream.leases.consul import ConsulLeaseStore
-
-            return ConsulLeaseStore(settings)
-        case "sql":
-            from pipestream.leases.sql import SqlLeaseStore
-
-            return SqlLeaseStore(settings)
-        case "none":
-            from pipestream.leases.none import NoLeaseStore
-
-            return NoLeaseStore()
+    plugin = find_plugin(PluginGroup.LEASE_STORE, settings.leases)
+    if plugin is None:
+        known = ", ".join(plugin_names(PluginGroup.LEASE_STORE))
+        raise SettingsInvalid(f"there is no lease store {settings.leases!r}; there are: {known}")
+    try:
+        store: LeaseStore = plugin.make(PluginContext(settings))
+    except ValueError as error:
+        raise SettingsInvalid(f"lease store {settings.leases}: {error}") from error
+    return store

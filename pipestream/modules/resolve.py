@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pipestream.errors import GraphInvalid, Problem
+from pipestream.plugins import PluginContext, PluginGroup, find_plugin, plugin_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
+    from collections.abc import Sequence
 
     from pipestream.modules.module import Module, ModuleContext
     from pipestream.wire import PipeDoc
@@ -22,7 +21,8 @@ _HINT = "use python:package.module:function, grpc:host:port or unix:/path/to.soc
 class ModuleSpec:
     """A module's address, taken apart."""
 
-    kind: Literal["identity", "python", "grpc", "unix"]
+    kind: str
+    """``identity`` for none, else the name of a module kind: ``python``, ``grpc``, ``unix``, or a plugin's."""
     target: str = ""
 
 
@@ -58,47 +58,34 @@ def parse_module(spec: str) -> ModuleSpec:
             # Linux keeps 108 bytes for a socket's path, with the closing zero.
             if target.startswith("/") and len(target.encode()) < 108:
                 return ModuleSpec("unix", target)
-    raise _invalid(spec, f"{spec!r} is not a module", _HINT)
+        case _ if target and find_plugin(PluginGroup.MODULE_KIND, kind):
+            # Only its own code knows what a target of another package's kind looks like.
+            return ModuleSpec(kind, target)
+    others = sorted(set(plugin_names(PluginGroup.MODULE_KIND)) - {"python", "grpc", "unix"})
+    installed = f"; installed kinds: {', '.join(others)}" if others else ""
+    raise _invalid(spec, f"{spec!r} is not a module", _HINT + installed)
 
 
-def resolve_module(spec: str) -> Module:
+def resolve_module(spec: str, context: PluginContext | None = None) -> Module:
     """Return the module that ``spec`` names. Close it when done.
 
     A Python module is imported here; a remote one is reached at its first document.
 
+    :param context: what a module kind may know; the settings of this process unless given.
     :raises GraphInvalid: the spec is malformed, or names a Python callable that is not there. It is the graph
         that is wrong, so the run ends; no document is to blame.
+    :raises PluginBroken: its kind is of another package, and fails.
     """
     parsed = parse_module(spec)
-    match parsed.kind:
-        case "python":
-            from pipestream.modules.callables import CallableModule
-
-            return CallableModule(_import(spec, parsed.target), spec)
-        case "grpc":
-            from pipestream.modules.remote import GrpcModule
-
-            return GrpcModule(parsed.target)
-        case "unix":
-            from pipestream.modules.unix import SocketModule
-
-            return SocketModule(parsed.target)
-        case "identity":
-            return IdentityModule()
-
-
-def _import(spec: str, target: str) -> Callable[[PipeDoc, ModuleContext], Any]:
-    package, _, name = target.partition(":")
+    if parsed.kind == "identity":
+        return IdentityModule()
+    plugin = find_plugin(PluginGroup.MODULE_KIND, parsed.kind)
+    assert plugin is not None, "parse_module has found it"
     try:
-        function = getattr(importlib.import_module(package), name, None)
-    except Exception as error:
-        hint = "install it in the environment that runs the drains"
-        raise _invalid(spec, f"cannot import {package}: {type(error).__name__}: {error}", hint) from error
-    if function is None:
-        raise _invalid(spec, f"{package} has no {name}")
-    if not callable(function):
-        raise _invalid(spec, f"{name} of {package} is {type(function).__name__}, which cannot be called")
-    return function  # type: ignore[no-any-return]
+        module: Module = plugin.make(parsed.target, context or PluginContext())
+    except ValueError as error:
+        raise _invalid(spec, f"{spec!r} is not a module: {error}") from error
+    return module
 
 
 def _invalid(spec: str, message: str, hint: str = "") -> GraphInvalid:

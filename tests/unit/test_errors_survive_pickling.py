@@ -16,6 +16,7 @@ EXAMPLES = [
     errors.LeaseUnavailable("t", 0, "run-1"),
     errors.LeaseLost("t", 0, "expired"),
     errors.ProducerFenced("t"),
+    errors.PluginBroken("connector", "ftp", "acme 1.0", "no such module"),
     errors.OffsetsExpired("t", 1, 5, 9),
     errors.TopicRewound("t", 1, 5, 3),
     errors.TopicReplaced("t"),

@@ -14,6 +14,8 @@ from pipestream.errors import ConnectorInvalid, SourceUnreadable
 from pipestream.gen.ai.pipestream.data.v1 import pipeline_core_types_pb2 as wire
 from pipestream.graph.model import Connector
 from pipestream.ids import check_key_part
+from pipestream.plugins import PluginContext
+from pipestream.settings import Settings
 from pipestream.wire import PipeDoc
 
 STORED = Path(__file__).resolve().parents[2] / "data" / "pipedocs"
@@ -176,15 +178,17 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
 def test_a_graph_makes_a_connector_by_kind(folder):
     options = {"path": str(folder), "pattern": "*.md", "recursive": False}
 
-    assert make_connector(Connector("folder", options), Path("elsewhere")) == FolderConnector(
-        folder, "*.md", recursive=False
-    )
+    assert make_connector(
+        Connector("folder", options), PluginContext(Settings(sources_folder="elsewhere"))
+    ) == FolderConnector(folder, "*.md", recursive=False)
 
 
 def test_a_relative_path_starts_from_the_folder_of_sources_and_not_from_the_current_one(folder, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
-    assert make_connector(Connector("folder", {"path": "inner"}), folder) == FolderConnector(folder / "inner")
+    assert make_connector(
+        Connector("folder", {"path": "inner"}), PluginContext(Settings(sources_folder=folder))
+    ) == FolderConnector(folder / "inner")
 
 
 @pytest.mark.parametrize(
@@ -201,4 +205,4 @@ def test_a_relative_path_starts_from_the_folder_of_sources_and_not_from_the_curr
 )
 def test_a_connector_that_cannot_be_made_says_why(kind, options, message):
     with pytest.raises(ConnectorInvalid, match=message):
-        make_connector(Connector(kind, options), Path())
+        make_connector(Connector(kind, options), PluginContext(Settings()))

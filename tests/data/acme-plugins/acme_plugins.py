@@ -1,0 +1,59 @@
+"""What another package may add to Pipestream; docs/extending.md shows these."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipestream import ModuleContext, PipeDoc
+from pipestream.errors import ModuleFailed, SourceUnreadable
+from pipestream.leases.none import NoLeaseStore
+from pipestream.plugins import PluginContext
+
+
+@dataclass(frozen=True)
+class LinesConnector:
+    """Every line of a file is a document."""
+
+    file: Path
+    token: str
+
+    def documents(self) -> Iterator[PipeDoc]:
+        if self.token != "open sesame":
+            raise SourceUnreadable("acme: the token is not right")
+        for line in self.file.read_text().splitlines():
+            document = PipeDoc(doc_id=hashlib.sha256(line.encode()).hexdigest()[:16])
+            document.search_metadata.title = line
+            yield document
+
+
+def open_lines(options: Mapping[str, Any], context: PluginContext) -> LinesConnector:
+    if "file" not in options:
+        raise ValueError("file is missing; name the file whose lines are documents")
+    return LinesConnector(context.settings.sources_folder / options["file"], context.secret("acme.token"))
+
+
+class Shout:
+    """Makes titles loud."""
+
+    def process(self, document: PipeDoc, context: ModuleContext) -> Sequence[PipeDoc]:
+        if not document.search_metadata.title:
+            raise ModuleFailed(f"{context.node_id}: a document without a title")
+        document.search_metadata.title = document.search_metadata.title.upper()
+        return [document]
+
+    def close(self) -> None:
+        """It holds nothing."""
+
+
+def open_module(target: str, context: PluginContext) -> Shout:
+    if target != "shout":
+        raise ValueError(f"acme has no {target!r}; it has shout")
+    return Shout()
+
+
+def open_leases(context: PluginContext) -> NoLeaseStore:
+    return NoLeaseStore()
