@@ -129,9 +129,9 @@ def explain(
     Modules are not run, so every condition sees the document as it is before any of them. To see the way behind a
     module, give a document as the module leaves it, and with --at the node that it goes to.
     """
+    from pipestream.engine.explain import explain as explain_route
     from pipestream.errors import RequestInvalid
     from pipestream.graph.load import load_graph
-    from pipestream.routing.explain import explain as explain_route
 
     graph = load_graph(file)
     if at and at not in graph.node_by_id:

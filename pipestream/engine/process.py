@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from pipestream.engine.emission import Emission, Outcome
+from pipestream.engine.graph_conditions import Conditions
 from pipestream.engine.history import record_failure, record_hop, this_instance
 from pipestream.engine.remote import RemoteEngine
 from pipestream.errors import HopsExceeded, PipestreamError, RecordInvalid
 from pipestream.graph.model import Edge, Graph, Node
 from pipestream.ids import derive_child_id
 from pipestream.modules.module import Answer, HopStatus, Module, ModuleContext
-from pipestream.routing.conditions import Conditions
 from pipestream.routing.mappings import apply_mappings
 from pipestream.wire import PipeStream
 

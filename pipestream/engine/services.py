@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import lru_cache
 
+from pipestream.engine.graph_conditions import Conditions, compile_conditions
 from pipestream.engine.process import Services
 from pipestream.engine.remote import RemoteEngine
 from pipestream.graph.hashing import graph_hash
@@ -13,7 +14,6 @@ from pipestream.graph.model import Graph
 from pipestream.graph.proto import from_kept, to_binary
 from pipestream.modules.resolve import resolve_module
 from pipestream.plugins import PluginContext
-from pipestream.routing.conditions import Conditions, compile_conditions
 from pipestream.settings import Settings
 
 

@@ -10,8 +10,26 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pipestream.routing.field_mapping import FieldMapping, MappingType
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+__all__ = [
+    "HAPPY_END",
+    "Connector",
+    "Datasource",
+    "DeadLetterPolicy",
+    "Edge",
+    "FieldMapping",
+    "Graph",
+    "GraphMode",
+    "MappingType",
+    "Node",
+    "NodeType",
+    "Transport",
+    "Visibility",
+]
 
 HAPPY_END = "happy-end"
 """The end node of a graph that names none."""
@@ -46,31 +64,6 @@ class GraphMode(Enum):
 
     DESIGN = "design"
     PRODUCTION = "production"
-
-
-class MappingType(Enum):
-    """How a mapping turns source fields into target fields."""
-
-    DIRECT = "direct"
-    TRANSFORM = "transform"
-    AGGREGATE = "aggregate"
-    SPLIT = "split"
-    CEL = "cel"
-
-
-@dataclass(frozen=True, slots=True)
-class FieldMapping:
-    """One field mapping of a node, before or after its module."""
-
-    mapping_id: str
-    mapping_type: MappingType
-    source_field_paths: tuple[str, ...] = ()
-    target_field_paths: tuple[str, ...] = ()
-    rule: str = ""
-    params: Mapping[str, Any] = field(default_factory=dict)
-    aggregation: str = ""
-    delimiter: str = ""
-    expression: str = ""
 
 
 @dataclass(frozen=True, slots=True)

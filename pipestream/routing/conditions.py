@@ -1,27 +1,13 @@
-"""Conditions of edges and filters of nodes: checked when a graph is saved, compiled once, run per document."""
+"""Check CEL expressions, as a graph does when it is saved."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
-from pipestream.errors import ConditionError
-from pipestream.graph.model import Edge, Graph, Node
-from pipestream.routing.engine import Activation, EvaluationError, Program, open_checker, open_engine
+from pipestream.routing.engine import open_checker, open_engine
 from pipestream.routing.limits import check_limits
-from pipestream.routing.problems import ConditionProblem, ExpressionRefused, SyntaxRefused, with_caret
-from pipestream.routing.syntax import Expr, parse
-from pipestream.wire import PipeDoc, PipeStream
-
-__all__ = [
-    "Activation",
-    "ConditionProblem",
-    "Conditions",
-    "check_condition",
-    "check_expression",
-    "compile_conditions",
-    "with_caret",
-]
+from pipestream.routing.problems import ConditionProblem, ExpressionRefused, SyntaxRefused
+from pipestream.routing.syntax import parse
 
 
 def check_condition(text: str) -> list[ConditionProblem]:
@@ -31,18 +17,19 @@ def check_condition(text: str) -> list[ConditionProblem]:
     wire's descriptors. Where cel-expr-python is not installed, celpy checks all of these but operand types:
     there a wrong type shows up as a ConditionError on the first document.
     """
-    return list(_problems_of(text, boolean=True))
+    return list(problems_of(text, open_checker().name, boolean=True))
 
 
 def check_expression(text: str) -> list[ConditionProblem]:
     """As ``check_condition``, for an expression that may give a value of any type."""
-    return list(_problems_of(text, boolean=False))
+    return list(problems_of(text, open_checker().name, boolean=False))
 
 
 # Graphs repeat their conditions, and a graph is checked again whenever it is loaded.
 @lru_cache(maxsize=4096)
-def _problems_of(text: str, *, boolean: bool) -> tuple[ConditionProblem, ...]:
-    checker = open_checker()
+def problems_of(text: str, engine: str, *, boolean: bool) -> tuple[ConditionProblem, ...]:
+    """Say everything that an engine finds wrong with an expression."""
+    checker = open_engine(engine)
     try:
         expr = parse(text)
         # Limits come first: a hostile expression must not even be compiled.
@@ -53,80 +40,3 @@ def _problems_of(text: str, *, boolean: bool) -> tuple[ConditionProblem, ...]:
     except ExpressionRefused as refused:
         return tuple(refused.problems)
     return tuple(checker.check(text, boolean=boolean))
-
-
-class Conditions:
-    """A graph's conditions and filters, ready to run. Build one per worker; it holds no document."""
-
-    def __init__(self, graph: Graph, engine: str) -> None:
-        opened = open_engine(engine)
-        expressions: dict[str, Expr] = {}
-        programs: dict[str, Program] = {}
-        texts = [edge.condition for edge in graph.edges]
-        texts += [text for node in graph.nodes for text in node.filters]
-        for text in texts:
-            if text.strip() and text not in programs:
-                expressions[text] = parse(text)
-                programs[text] = opened.compile(text)
-        self._programs = programs
-        self._edges_from = graph.edges_from
-        self._bind: Callable[[PipeStream, PipeDoc], Activation] = opened.binder(list(expressions.values()))
-
-    def activation(self, stream: PipeStream, document: PipeDoc) -> Activation:
-        """Bind a document for all conditions of this graph. It takes the fields they name, and no others."""
-        return self._bind(stream, document)
-
-    def matches(self, edge: Edge, activation: Activation) -> bool:
-        """Whether a document takes ``edge``. An empty condition always matches.
-
-        :raises ConditionError: the condition failed on this document.
-        """
-        program = self._programs.get(edge.condition)
-        return True if program is None else _truth(program, activation, edge.edge_id)
-
-    def matching_edges(self, node_id: str, activation: Activation) -> list[Edge]:
-        """All edges out of a node that a document takes, in priority order.
-
-        :raises ConditionError: a condition failed on this document.
-        """
-        return [edge for edge in self._edges_from.get(node_id, ()) if self.matches(edge, activation)]
-
-    def passes_filters(self, node: Node, activation: Activation) -> bool:
-        """Whether all filters of a node hold.
-
-        :raises ConditionError: a filter failed on this document; it names the node and the filter's number.
-        """
-        return all(self.filter_holds(node, number, activation) for number in range(len(node.filters)))
-
-    def filter_holds(self, node: Node, number: int, activation: Activation) -> bool:
-        """Whether the filter of that number, counted from 0, holds."""
-        program = self._programs.get(node.filters[number])
-        return True if program is None else _truth(program, activation, f"{node.node_id}:filter[{number}]")
-
-
-def compile_conditions(graph: Graph, engine: str) -> Conditions:
-    """Compile the conditions of a graph that was checked when it was saved.
-
-    :raises ConditionError: a condition does not compile, so the graph was never checked.
-    """
-    for edge in graph.edges:
-        _refuse_problems(edge.edge_id, edge.condition)
-    for node in graph.nodes:
-        for number, text in enumerate(node.filters):
-            _refuse_problems(f"{node.node_id}:filter[{number}]", text)
-    return Conditions(graph, engine)
-
-
-def _refuse_problems(owner: str, text: str) -> None:
-    if text.strip() and (problems := _problems_of(text, boolean=True)):
-        raise ConditionError(owner, with_caret(text, problems[0]))
-
-
-def _truth(program: Program, activation: Activation, owner: str) -> bool:
-    try:
-        value = program(activation)
-    except EvaluationError as error:
-        raise ConditionError(owner, str(error)) from None
-    if value is True or value is False:
-        return bool(value)
-    raise ConditionError(owner, f"the result is {type(value).__name__}, not true or false")

@@ -19,9 +19,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from pipestream.errors import MappingError
-from pipestream.graph.model import FieldMapping, MappingType
-from pipestream.routing.conditions import check_expression
+from pipestream.routing.conditions import check_expression, problems_of
 from pipestream.routing.engine import Bind, EvaluationError, Program, open_engine
+from pipestream.routing.field_mapping import FieldMapping, MappingType
 from pipestream.routing.fields import check_path, get_field, set_field
 from pipestream.routing.problems import with_caret
 from pipestream.routing.rules import apply_rule, check_rule, to_text
@@ -159,9 +159,9 @@ def _split(mapping: FieldMapping, document: PipeDoc) -> None:
 
 @lru_cache(maxsize=1024)
 def _compiled(expression: str, engine: str) -> tuple[Program, Bind]:
-    if problems := check_expression(expression):
-        raise MappingError(with_caret(expression, problems[0]))
     opened = open_engine(engine)
+    if problems := problems_of(expression, opened.name, boolean=False):
+        raise MappingError(with_caret(expression, problems[0]))
     return opened.compile(expression), opened.binder([parse(expression)])
 
 

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
+from pipestream.engine.graph_conditions import compile_conditions
 from pipestream.graph.model import Edge, Graph, Node
-from pipestream.routing.conditions import compile_conditions
 from pipestream.wire import PipeDoc, PipeStream
 
 pytestmark = pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 from pipestream.engine.dead_letter_record import dead_letter
 from pipestream.engine.emission import Outcome
 from pipestream.engine.follow import follow, retry_policy
+from pipestream.engine.graph_conditions import compile_conditions
 from pipestream.engine.process import Services, process_node
 from pipestream.engine.remote import RemoteEngine
 from pipestream.errors import ConditionError, HopsExceeded, ModuleFailed, ModuleUnavailable, RecordInvalid
@@ -24,7 +25,6 @@ from pipestream.graph.hashing import graph_hash
 from pipestream.graph.model import DeadLetterPolicy, Edge, Graph, Node, NodeType, Transport
 from pipestream.kafka.records import InputRecord, header
 from pipestream.modules.module import Answer, HopStatus
-from pipestream.routing.conditions import compile_conditions
 from pipestream.settings import Settings
 from pipestream.wire import LogEntry, PipeDoc, PipeStream
 

@@ -6,9 +6,10 @@ import pytest
 import yaml
 from google.protobuf.json_format import ParseDict
 
+from pipestream.engine.graph_conditions import compile_conditions
 from pipestream.errors import ConditionError
 from pipestream.graph.model import Edge, Graph, Node
-from pipestream.routing.conditions import check_condition, compile_conditions
+from pipestream.routing.conditions import check_condition
 from pipestream.routing.engine import open_engine
 from pipestream.wire import PipeDoc, PipeStream
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from pipestream.errors import SettingsInvalid
-from pipestream.routing.conditions import check_condition, check_expression, with_caret
+from pipestream.routing.conditions import check_condition, check_expression
 from pipestream.routing.engine import open_engine
+from pipestream.routing.problems import with_caret
 
 DOUBLINGS = "[[1, 1]]" + ".map(l, l + l)" * 26 + ".size() == 1"
 

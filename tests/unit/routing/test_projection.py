@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from pipestream.engine.graph_conditions import compile_conditions
 from pipestream.graph.model import Edge, Graph, Node
-from pipestream.routing.conditions import compile_conditions
 from pipestream.routing.engine import DOCUMENT, STREAM, VARIABLES
 from pipestream.routing.projection import copier, uses_of
 from pipestream.routing.syntax import parse

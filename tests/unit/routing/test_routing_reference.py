@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipestream.engine.graph_conditions import compile_conditions
 from pipestream.errors import ConditionError
 from pipestream.graph.model import Edge, Graph, Node
-from pipestream.routing.conditions import compile_conditions
 from pipestream.wire import PipeDoc, PipeStream
 
 TITLES = ["", "a", "b"]

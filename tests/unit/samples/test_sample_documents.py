@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from pipestream.connectors.folder import FolderConnector
+from pipestream.engine.graph_conditions import compile_conditions
 from pipestream.errors import ModuleFailed
 from pipestream.graph.load import load_graph
 from pipestream.graph.model import Transport
 from pipestream.modules.module import ModuleContext
 from pipestream.modules.resolve import resolve_module
-from pipestream.routing.conditions import compile_conditions
 from pipestream.samples.generate import write_sample_documents
 from pipestream.wire import PipeStream
 

@@ -4,9 +4,9 @@ from functools import partial
 
 import pytest
 
+from pipestream.engine import explain as explaining
+from pipestream.engine.explain import MAX_STEPS
 from pipestream.graph.model import Datasource, Edge, FieldMapping, Graph, MappingType, Node, NodeType, Transport
-from pipestream.routing import explain as explaining
-from pipestream.routing.explain import MAX_STEPS
 from pipestream.wire import PipeDoc, PipeStream
 
 explain = partial(explaining.explain, engine="cel-expr")
@@ -37,13 +37,13 @@ def document(document_type: str = "PDF") -> PipeDoc:
     return made
 
 
-def test_every_edge_is_told_with_its_outcome_transport_and_topic():
+def test_every_edge_is_told_with_its_outcome_and_where_it_writes():
     first = explain(graph_of(), document()).steps[0]
 
-    assert [(edge.edge_id, edge.matches, edge.transport, edge.topic) for edge in first.edges] == [
-        ("to-chunker", True, "kafka", "pipestream.main.chunker"),
-        ("to-end", False, "kafka", "pipestream.main.happy-end"),
-        ("abroad", True, "kafka", "bridge.eu.archive"),
+    assert [(edge.edge_id, edge.matches, edge.destination, edge.topic) for edge in first.edges] == [
+        ("to-chunker", True, "kafka pipestream.main.chunker", "pipestream.main.chunker"),
+        ("to-end", False, "kafka pipestream.main.happy-end", "pipestream.main.happy-end"),
+        ("abroad", True, "kafka bridge.eu.archive", "bridge.eu.archive"),
     ]
 
 
@@ -53,15 +53,34 @@ def test_matching_edges_are_followed_from_the_datasources_entry():
     assert [(step.number, step.came_from, step.node_id, step.hop) for step in found.steps] == [
         (1, 0, "parser", 1),
         (2, 1, "chunker", 2),
-        (3, 2, "happy-end", 3),
     ]
-    assert found.steps[2].note == "the end of the route"
+
+
+def test_a_document_rests_in_an_end_without_a_module_and_one_with_a_module_runs():
+    nodes = (*NODES[:2], Node("happy-end", "main", node_type=NodeType.SINK, module="python:never.run:that"))
+
+    at_rest = explain(graph_of(), document()).steps[-1]
+    run = explain(graph_of(nodes=nodes), document()).steps[-1]
+
+    assert at_rest.edges[0].destination == "kafka pipestream.main.happy-end"
+    assert (run.node_id, run.module, run.note) == ("happy-end", "python:never.run:that", "the end of the route")
+
+
+def test_a_node_of_a_remote_engine_is_handed_over():
+    nodes = (NODES[0], Node("chunker", "main", engine="engine:49000"), NODES[2])
+    edges = (Edge("far", "parser", "chunker", transport=Transport.GRPC), EDGES[3])
+
+    first, last = explain(graph_of(nodes=nodes, edges=edges), document()).steps
+
+    assert first.edges[0].destination == "grpc engine:49000"
+    assert (last.edges, last.note) == ((), "the remote engine engine:49000 processes it, and sends it on")
 
 
 def test_filters_are_told_and_a_document_that_fails_one_is_still_routed():
     found = explain(graph_of(), document("HTML"), start_node_id="chunker")
 
-    assert [step.node_id for step in found.steps] == ["chunker", "happy-end"]
+    assert [step.node_id for step in found.steps] == ["chunker"]
+    assert found.steps[0].edges[0].matches
     assert found.steps[0].filters[0].holds is False
     assert "the module is skipped" in found.steps[0].note
 
@@ -82,7 +101,9 @@ def test_a_condition_that_fails_is_told_and_ends_the_route():
     (step,) = found.steps
     assert step.edges[0].matches is None
     assert "ey not found" in step.edges[0].error
-    assert step.note == "the condition of a failed: the document becomes a dead letter"
+    assert step.edges[1].matches is None
+    assert step.note.startswith("condition of edge a: ")
+    assert step.note.endswith(": the document becomes a dead letter")
 
 
 def test_a_failure_goes_to_the_error_end_where_the_graph_names_one():
@@ -90,7 +111,8 @@ def test_a_failure_goes_to_the_error_end_where_the_graph_names_one():
 
     (step,) = explain(graph_of(nodes=nodes, error_end="broken"), document()).steps
 
-    assert step.note == "a filter failed: the document goes to broken"
+    assert step.filters[0].holds is None
+    assert step.note.endswith(": the document goes to broken")
 
 
 def test_no_matching_edge_ends_the_route_happily():
@@ -124,8 +146,8 @@ LOOP = (Node("parser", "main"), Node("happy-end", "main", node_type=NodeType.SIN
 @pytest.mark.parametrize(
     ("edge_hops", "graph_hops", "visits", "note"),
     [
-        pytest.param(2, 100, 3, "edge again was taken 2 times, all it allows", id="of the edge"),
-        pytest.param(0, 5, 6, "after 5 hops, all the graph allows", id="of the graph"),
+        pytest.param(2, 100, 3, "edge again was taken 2 times, and it allows 2", id="of the edge"),
+        pytest.param(0, 5, 6, "5 hops, and graph g allows 5", id="of the graph"),
     ],
 )
 def test_a_loop_is_followed_up_to_its_limit(edge_hops, graph_hops, visits, note):
@@ -151,7 +173,8 @@ def test_a_graph_without_datasources_starts_where_no_edge_leads():
 def test_a_node_the_graph_does_not_have_is_told():
     (step,) = explain(graph_of(), document(), start_node_id="nowhere").steps
 
-    assert step.note == "the graph has no such node: the document becomes a dead letter"
+    assert step.note.startswith("graph g has no node 'nowhere'")
+    assert step.note.endswith(": the document becomes a dead letter")
 
 
 def test_the_explanation_reads_as_text():
@@ -164,7 +187,5 @@ def test_the_explanation_reads_as_text():
         "   ✓ abroad → archive (kafka bridge.eu.archive) when always",
         "2. chunker (hop 2, from step 1)",
         '   filter doc.search_metadata.document_type == "PDF": holds',
-        "   ✓ chunks → happy-end (grpc) when always",
-        "3. happy-end (hop 3, from step 2)",
-        "   the end of the route",
+        "   ✓ chunks → happy-end (kafka pipestream.main.happy-end) when always",
     ]
