@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pipestream.errors import PipestreamError, TerminalError, TransientError
     from pipestream.graph.model import Graph
     from pipestream.modules.module import ModuleContext
-    from pipestream.offsets.ordered import OrderedReader, SourceTopic
+    from pipestream.offsets.ordered import OrderedReader
+    from pipestream.offsets.source_topic import SourceTopic
     from pipestream.settings import Settings, load_settings
     from pipestream.wire import PipeDoc
 
@@ -55,7 +56,7 @@ _MODULES = {
     "PipeDoc": "wire",
     "PipestreamError": "errors",
     "Settings": "settings",
-    "SourceTopic": "offsets.ordered",
+    "SourceTopic": "offsets.source_topic",
     "TerminalError": "errors",
     "TransientError": "errors",
     "apply_graph": "api.graphs",

@@ -26,6 +26,7 @@ from pipestream.cli import (
     leases,
     ledger,
     plugins,
+    read,
     samples,
     settings,
     stack,
@@ -71,6 +72,7 @@ for part in (
     leases,
     topics,
     plugins,
+    read,
     settings,
 ):
     part.add_to(app)

@@ -33,6 +33,7 @@ class RangeMerge:
         *,
         batch_size: int,
         cutoff_ms: int | None = None,
+        max_held: int | None = None,
     ) -> None:
         self._consumer = consumer
         self._settings = settings
@@ -41,7 +42,9 @@ class RangeMerge:
             raise ValueError("two ranges are of the same partition; give one range per partition")
         self._positions: dict[Partition, int] = {(each.topic, each.partition): each.start for each in ranges}
         self._batch_size = batch_size
-        self.buffer: ReleaseBuffer[InputRecord] = ReleaseBuffer(self._ends, batch_size=batch_size, cutoff_ms=cutoff_ms)
+        self.buffer: ReleaseBuffer[InputRecord] = ReleaseBuffer(
+            self._ends, batch_size=batch_size, cutoff_ms=cutoff_ms, max_held=max_held
+        )
         self._silent_s = 0.0
         assign(consumer, settings, self._positions)
 

@@ -3,7 +3,8 @@
 ::
 
     topics = [SourceTopic.from_earliest("events"), SourceTopic.from_relative_time("metrics", ago_ms=3_600_000)]
-    with OrderedReader(load_settings(), topics, cutoff_ms=int(time.time() * 1000)) as reader:
+    config = {"bootstrap.servers": "localhost:9092", "group.id": "my-group"}
+    with OrderedReader(config, topics, cutoff_ms=int(time.time() * 1000), batch_size=1_000) as reader:
         while not reader.is_live():
             process(reader.poll(timeout_ms=1_000).to_pandas())
 """
@@ -11,23 +12,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
-from pipestream.graph.start import StartAt, StartKind
+from pipestream.errors import RequestInvalid
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import range_consumer
 from pipestream.kafka.messages import fetch, place_of, to_record
+from pipestream.kafka.plain_config import read_client_config
 from pipestream.kafka.ranges import OffsetRange, Partition
 from pipestream.kafka.records import InputRecord
 from pipestream.offsets.merge import RangeMerge, assign
 from pipestream.offsets.release import sort_arrivals
-from pipestream.offsets.start import EPOCH, start_offsets, utc_now
+from pipestream.offsets.source_topic import SourceTopic
+from pipestream.offsets.start import start_offsets, utc_now
 from pipestream.settings import Settings
 
 SCHEMA = pa.schema(
@@ -44,48 +47,6 @@ SCHEMA = pa.schema(
 )
 # Offsets are assigned, not subscribed to, and never committed: the group is only a name the client insists on.
 _GROUP = "pipestream.ordered-reader"
-_MAX_AGO_MS = 36_525 * 86_400_000  # a hundred years, as for a graph's start_at
-
-
-@dataclass(frozen=True, slots=True)
-class SourceTopic:
-    """A topic, and where to start reading it."""
-
-    topic: str
-    start: StartAt
-
-    @classmethod
-    def from_earliest(cls, topic: str) -> Self:
-        """Start at the oldest record that is still there."""
-        return cls(topic, StartAt(StartKind.EARLIEST))
-
-    @classmethod
-    def from_latest(cls, topic: str) -> Self:
-        """Start at the end, so that only new records come."""
-        return cls(topic, StartAt(StartKind.LATEST))
-
-    @classmethod
-    def from_committed(cls, topic: str, group: str) -> Self:
-        """Start where a consumer group has got to."""
-        if not group:
-            raise ValueError("group must not be empty: name the consumer group whose offsets to start at")
-        return cls(topic, StartAt(StartKind.COMMITTED, group=group))
-
-    @classmethod
-    def from_relative_time(cls, topic: str, ago_ms: int) -> Self:
-        """Start at the first record of the time so long ago, or later."""
-        if not 0 <= ago_ms <= _MAX_AGO_MS:
-            raise ValueError(f"ago_ms must be 0 to {_MAX_AGO_MS}, not {ago_ms}: it counts back from now")
-        return cls(topic, StartAt(StartKind.AGO, ago=timedelta(milliseconds=ago_ms)))
-
-    @classmethod
-    def from_absolute_time(cls, topic: str, timestamp_ms: int) -> Self:
-        """Start at the first record of a time (milliseconds since 1970, UTC), or later."""
-        try:
-            moment = EPOCH + timedelta(milliseconds=timestamp_ms)
-        except OverflowError:
-            raise ValueError(f"timestamp_ms {timestamp_ms} is no time in milliseconds since 1970") from None
-        return cls(topic, StartAt(StartKind.TIME, time=moment))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +76,7 @@ class OrderedReader:
     to and with its first record at or past ``cutoff_ms``. It is returned in order of time (then topic, partition
     and offset), as a whole: each partition holds the others back until it is live. Where a partition's own times
     go back, the order of its offsets wins, and its later records count as being of the latest time before them.
-    At most ``5 * batch_size`` records are held in memory (one per partition, where there are more partitions
+    At most ``max_held_messages`` records are held in memory (one per partition, where there are more partitions
     than that); partitions that are ahead are paused meanwhile.
 
     **The present** follows once all of the past has been returned, from the very next offset of each partition:
@@ -124,8 +85,13 @@ class OrderedReader:
 
     Partitions that are added to a topic later are not read. The reader commits nothing and is not thread-safe.
 
+    :param config: the settings of the product, or a plain client configuration: a dict of librdkafka options with
+        ``bootstrap.servers`` and whatever it takes to connect.
     :param cutoff_ms: a time at which a partition counts as caught up, usually now; none for its end alone.
+    :param batch_size: most records that one ``poll`` returns.
+    :param max_held_messages: most records that are held back; five batches unless given.
     :param clock: what relative times count back from.
+    :raises RequestInvalid: what is asked for cannot be; the message says what to change.
     :raises TopicMissing: there is no such topic.
     :raises StartUnknown: a group has no usable committed offset.
     :raises OffsetsExpired: retention deleted records before they were read, here or in ``poll``.
@@ -134,26 +100,40 @@ class OrderedReader:
 
     def __init__(
         self,
-        settings: Settings,
+        config: Settings | Mapping[str, Any],
         topics: Sequence[SourceTopic],
         *,
-        cutoff_ms: int | None,
+        cutoff_ms: int | None = None,
         batch_size: int = 1_000,
+        max_held_messages: int | None = None,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         if len({source.topic for source in topics}) != len(topics) or not topics:
-            raise ValueError("topics must name at least one topic, and each only once")
+            raise RequestInvalid("topics must name at least one topic, and each only once")
         if batch_size < 1:
-            raise ValueError(f"batch_size must be positive, not {batch_size}")
+            raise RequestInvalid(f"batch_size must be positive, not {batch_size}")
+        if max_held_messages is not None and max_held_messages < batch_size:
+            raise RequestInvalid(
+                f"max_held_messages must be at least batch_size ({batch_size}), not {max_held_messages}"
+            )
+        settings, group = (config, "") if isinstance(config, Settings) else read_client_config(config)
+        topics = [source.for_group(group) for source in topics]
         self._settings = settings
         self._batch_size = batch_size
         self._spans = _capture(Broker(settings), topics, clock)
         self._positions = {partition: start for partition, (start, _) in self._spans.items()}
         self._last_ms: dict[Partition, int] = {}
         self._is_following = False
-        self._consumer = range_consumer(settings, _GROUP)
+        self._consumer = range_consumer(settings, group or _GROUP)
         ranges = [OffsetRange(*partition, start, end) for partition, (start, end) in self._spans.items() if start < end]
-        self._merge = RangeMerge(self._consumer, settings, ranges, batch_size=batch_size, cutoff_ms=cutoff_ms)
+        self._merge = RangeMerge(
+            self._consumer,
+            settings,
+            ranges,
+            batch_size=batch_size,
+            cutoff_ms=cutoff_ms,
+            max_held=max_held_messages,
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -47,19 +47,26 @@ class Flow:
 class ReleaseBuffer(Generic[Record]):
     """Holds records back until no older one can come.
 
-    It holds at most ``5 * batch_size`` records (one per partition, where there are more partitions than that), if
-    its user does three things: add at most ``room`` records at a time (one, where there is none), apply ``flow``
-    before reading on, and release all it can before that. A place is kept for every partition that is awaited, so
-    the one that the others wait for is never paused, and the buffer can never be stuck.
+    It holds at most ``max_held`` records, five batches unless given (one per partition, where there are more
+    partitions than that), if its user does three things: add at most ``room`` records at a time (one, where there is
+    none), apply ``flow`` before reading on, and release all it can before that. A place is kept for every partition
+    that is awaited, so the one that the others wait for is never paused, and the buffer can never be stuck.
     """
 
-    def __init__(self, partitions: Iterable[Partition], *, batch_size: int, cutoff_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        partitions: Iterable[Partition],
+        *,
+        batch_size: int,
+        cutoff_ms: int | None = None,
+        max_held: int | None = None,
+    ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, not {batch_size}")
         self._queues: dict[Partition, _Queue[Record]] = {partition: _Queue() for partition in partitions}
         self._batch_size = batch_size
         self._cutoff_ms = cutoff_ms
-        self._limit = HELD_BATCHES * batch_size
+        self._limit = HELD_BATCHES * batch_size if max_held is None else max_held
         self._held = 0
         # Non-live partitions without a record: what the release waits for.
         self._awaited = set(self._queues)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from datetime import UTC, datetime
@@ -13,9 +14,10 @@ from pipestream.errors import BrokerUnavailable, OffsetsExpired, TopicMissing
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.kafka.records import InputRecord
-from pipestream.offsets.ordered import OrderedReader, SourceTopic
+from pipestream.offsets.ordered import OrderedReader
 from pipestream.offsets.range_reader import RangeReader
 from pipestream.offsets.release import ReleaseBuffer
+from pipestream.offsets.source_topic import SourceTopic
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
 from pipestream_testing.retention import delete_before
@@ -283,6 +285,63 @@ def test_every_source_starts_where_it_says(make_topic, open_reader):
     assert latest.is_live()
     assert seen(read_past(at)) == [(0, 1_000), (0, 2_000)]
     assert seen(read_past(ago)) == [(0, 2_000)]
+
+
+def test_a_plain_client_configuration_is_enough(make_topic, settings, unique):
+    topic = make_topic(2)
+    topic.write([(0, 30), (1, 10), (0, 40), (1, 20)])
+    config = {"bootstrap.servers": settings.kafka_bootstrap, "group.id": unique}
+
+    with OrderedReader(config, [SourceTopic.from_earliest(topic.name)], batch_size=3) as reader:
+        rows = read_past(reader)
+
+    assert seen(rows) == [(1, 10), (1, 20), (0, 30), (0, 40)]
+
+
+def test_the_policy_committed_starts_at_the_offsets_of_the_configurations_own_group(make_topic, settings, unique):
+    topic = make_topic(1)
+    topic.write([(0, ms) for ms in (0, 10, 20)])
+    Broker(settings).commit(unique, topic.name, {0: 2})
+    config = {"bootstrap.servers": settings.kafka_bootstrap, "group.id": unique}
+
+    with OrderedReader(config, [SourceTopic.of(topic.name, "committed")]) as reader:
+        assert seen(read_past(reader)) == [(0, 20)]
+
+
+def test_no_more_is_held_than_asked_for(make_topic, open_reader, held_most):
+    topic = make_topic(2)
+    topic.write([(0, ms) for ms in range(200)] + [(1, 1_000 + ms) for ms in range(200)])
+
+    reader = open_reader(SourceTopic.from_earliest(topic.name), batch_size=10, max_held_messages=20)
+
+    assert len(read_past(reader)) == 400
+    assert held_most[0] <= 20
+
+
+def test_the_command_prints_records_in_order_of_time(make_topic, run):
+    topic = make_topic(2)
+    topic.write([(0, 30), (1, 10), (0, 40), (1, 20)])
+
+    done = run("read", topic.name, "--batch-size", "3", "--json")
+
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    assert done.code == 0
+    assert [(row["partition"], row["timestamp_ms"] - T0_MS) for row in rows] == [(1, 10), (1, 20), (0, 30), (0, 40)]
+    assert "4 records" in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--policy", "newest"], "'newest' is not an offset policy"),
+        (["--policy", "absolute_time"], "absolute_time needs a time"),
+    ],
+)
+def test_the_command_refuses_a_policy_that_cannot_be(run, options, reason):
+    done = run("read", "t", *options)
+
+    assert done.code == 2
+    assert reason in done.err
 
 
 def test_a_missing_topic_is_named(open_reader, unique):

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from pipestream import OrderedReader, SourceTopic
 from pipestream.documents.references import key_of
 from pipestream.objects.store import open_store
-from pipestream.offsets.ordered import OrderedReader, SourceTopic
 from pipestream.wire import PipeDoc, PipeStream
 from pipestream_testing.acme import install_acme
 
