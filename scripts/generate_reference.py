@@ -1,4 +1,5 @@
-"""Write the tables of docs/graphs.md and docs/settings.md from the code. With --check, say whether they are current."""
+"""Write docs/cli.md and the tables of docs/graphs.md and docs/settings.md from the code. With --check, say whether they
+are current."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from cli_reference import cli_page
 from pydantic import SecretStr
 
 from pipestream.graph.format import json_schema
@@ -84,11 +86,15 @@ def fill(text: str, tables: dict[str, str]) -> str:
 
 
 def main() -> None:
-    for name, tables in (("graphs.md", graph_tables()), ("settings.md", settings_tables())):
+    pages = {
+        "cli.md": cli_page(),
+        "graphs.md": fill((DOCS / "graphs.md").read_text(), graph_tables()),
+        "settings.md": fill((DOCS / "settings.md").read_text(), settings_tables()),
+    }
+    for name, filled in pages.items():
         file = DOCS / name
-        filled = fill(file.read_text(), tables)
         if "--check" in sys.argv:
-            if filled != file.read_text():
+            if not file.exists() or filled != file.read_text():
                 sys.exit(f"docs/{name} is not what the code says, run `make reference`")
         else:
             file.write_text(filled)
