@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pipestream.errors import GraphInvalid, Problem
@@ -63,6 +64,17 @@ def check_graph_file(path: Path, *, look_up: bool = False) -> GraphCheck:
 
 def check_graph_text(data: bytes, file: str, *, look_up: bool = False) -> GraphCheck:
     """Check a graph's YAML, as ``check_graph_file``; ``file`` is the name used in problems."""
+    return _check_text(data, file, look_up) if look_up else _check_text_once(data, file)
+
+
+# Whoever reads the same file again in one process, from the DAG to the plan, gets the same graph. What is looked up
+# outside the file may change, so that is asked each time.
+@lru_cache(maxsize=64)
+def _check_text_once(data: bytes, file: str) -> GraphCheck:
+    return _check_text(data, file, look_up=False)
+
+
+def _check_text(data: bytes, file: str, look_up: bool) -> GraphCheck:
     try:
         tree = parse_yaml(data)
     except YamlInvalid as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from google.protobuf import json_format
@@ -47,7 +49,16 @@ def from_kept(data: bytes, *, source: str) -> Graph:
 
     :raises GraphInvalid: the bytes are not a graph.
     """
-    return restore_graph(values_of_message(parse_binary(data, source), Report(source)), source)
+    try:
+        return _restore(data)
+    except GraphInvalid as error:
+        raise GraphInvalid([replace(problem, file=source) for problem in error.problems]) from None
+
+
+# A worker runs many tasks of few graphs; this covers a graph and the versions it had a moment ago.
+@lru_cache(maxsize=16)
+def _restore(data: bytes) -> Graph:
+    return restore_graph(values_of_message(parse_binary(data, "graph"), Report("graph")), "graph")
 
 
 def parse_binary(data: bytes, source: str) -> PipelineGraph:
