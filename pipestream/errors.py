@@ -91,6 +91,11 @@ class Concern(StrEnum):
     RUN = "run"
     """The whole run, or command: nothing of it can continue."""
 
+    @property
+    def width(self) -> int:
+        """Return a number that grows with what is affected."""
+        return list(Concern).index(self)
+
 
 def names_of(error_name: str) -> set[str]:
     """Return all names under which an error is or was known, the given one among them."""

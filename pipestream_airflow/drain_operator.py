@@ -204,5 +204,5 @@ def _explain_failure(outcome_file: Path, error: AirflowException) -> None:
     if not isinstance(outcome, DrainFailure) or not outcome.error:
         return
     if outcome.transient:
-        raise AirflowException(outcome.error) from error
-    raise AirflowFailException(outcome.error) from error
+        raise AirflowException(outcome.describe()) from error
+    raise AirflowFailException(outcome.describe()) from error

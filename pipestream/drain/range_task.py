@@ -45,7 +45,12 @@ class RangeTask:
     def refuse(self, error: PipestreamError) -> list[RangeOutcome]:
         """Return the outcomes of a task that could not begin."""
         return [
-            RangeOutcome(self.topic, each.partition, each.start, each.start, None, 0.0, str(error), error.transient)
+            RangeOutcome(
+                *(self.topic, each.partition, each.start, each.start, None, 0.0),
+                error=str(error),
+                transient=error.transient,
+                concerns=error.concerns,
+            )
             for each in self.ranges
         ]
 
@@ -71,6 +76,8 @@ class RangeOutcome:
     seconds: float
     error: str = ""
     transient: bool = False
+    concerns: Concern = Concern.RANGE
+    """How much the error affects: this range, or the whole run."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -79,7 +86,8 @@ class RangeOutcome:
     def from_json(cls, text: str) -> RangeOutcome:
         values = json.loads(text)
         tally = values.pop("tally")
-        return cls(tally=Tally(**tally) if tally else None, **values)
+        concerns = Concern(values.pop("concerns"))
+        return cls(tally=Tally(**tally) if tally else None, concerns=concerns, **values)
 
 
 class RangeFailed(PipestreamError):
@@ -90,6 +98,8 @@ class RangeFailed(PipestreamError):
     def __init__(self, outcome: RangeOutcome) -> None:
         self.outcome = outcome
         self.transient = outcome.transient
+        # A record that stops its task, since nothing else can be done about it, stops the range.
+        self.concerns = max(Concern.RANGE, outcome.concerns, key=lambda concern: concern.width)
         super().__init__(f"{outcome.topic}[{outcome.partition}] stopped at {outcome.end}: {outcome.error}")
 
 

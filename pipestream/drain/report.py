@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import reduce
 from typing import Any
 
-from pipestream.errors import PipestreamError
+from pipestream.errors import Concern, PipestreamError
 from pipestream.ledger import Tally
 
 DRAINED, EMPTY, SKIPPED, FAILED = STATUSES = ("drained", "empty", "skipped", "failed")
@@ -74,15 +74,23 @@ class DrainFailure:
     error: str
     transient: bool
     """Whether the same run may be tried again."""
+    kind: str = PipestreamError.__name__
+    """The name of the error's class."""
+    concerns: Concern = Concern.RUN
+    """How much the error affects."""
     status: str = FAILED
 
     @classmethod
     def of(cls, error: PipestreamError) -> DrainFailure:
-        return cls(str(error), error.transient)
+        return cls(str(error), error.transient, type(error).__name__, error.concerns)
 
     def to_fields(self) -> dict[str, Any]:
         """Return the failure as plain values."""
-        return {"status": self.status, "error": self.error, "transient": self.transient}
+        return asdict(self)
+
+    def describe(self) -> str:
+        """Return what failed, how much of the run it concerns, and why."""
+        return f"{self.kind}, concerns the {self.concerns}: {self.error}"
 
 
 def from_fields(values: object) -> DrainReport | DrainFailure:
@@ -95,7 +103,12 @@ def from_fields(values: object) -> DrainReport | DrainFailure:
         raise ValueError(f"a drain's outcome has no status of {', '.join(STATUSES)}: is it of another version?")
     if status == FAILED:
         # A job of which nothing is known to be final is worth another try.
-        return DrainFailure(str(values.get("error") or ""), transient=values.get("transient", True) is not False)
+        return DrainFailure(
+            error=str(values.get("error") or ""),
+            transient=values.get("transient", True) is not False,
+            kind=str(values.get("kind") or PipestreamError.__name__),
+            concerns=Concern(values["concerns"]) if values.get("concerns") in list(Concern) else Concern.RUN,
+        )
     known = {each.name: values[each.name] for each in fields(DrainReport) if each.name in values}
     tally = Tally(**{name: values[name] for name in _COUNTED if name in values})
     return DrainReport(**{"topic": "", **known, "tally": tally})

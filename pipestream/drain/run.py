@@ -122,7 +122,7 @@ class _Run:
 
     def raise_worst(self) -> None:
         """Raise what needs a person, if anything does, else the first thing that only needs a retry."""
-        for error in sorted(self._errors, key=lambda error: error.transient):
+        for error in sorted(self._errors, key=lambda error: (error.transient, -error.concerns.width)):
             raise error
 
     def report(self, seconds: float) -> DrainReport:

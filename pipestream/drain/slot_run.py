@@ -159,6 +159,7 @@ def _entry(slot: HeldSlot, outcome: RangeOutcome) -> Entry:
 
 def _raise_first_failure(outcomes: Sequence[RangeOutcome]) -> None:
     failures = [outcome for outcome in outcomes if outcome.error]
-    # A terminal failure needs a person; say that one, even if another range would only need a retry.
-    for outcome in sorted(failures, key=lambda outcome: outcome.transient):
+    # A terminal failure needs a person; say that one, even if another range would only need a retry. And what concerns
+    # the whole run explains what happened to the ranges.
+    for outcome in sorted(failures, key=lambda outcome: (outcome.transient, -outcome.concerns.width)):
         raise RangeFailed(outcome)

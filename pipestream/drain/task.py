@@ -30,6 +30,7 @@ from pipestream.drain.result import ChunkResult, RecordResult
 from pipestream.engine.follow import retry_policy
 from pipestream.engine.services import open_services
 from pipestream.errors import (
+    Concern,
     LedgerConflict,
     PipestreamError,
     ProcessDied,
@@ -86,6 +87,7 @@ def drain_ranges(
             seconds=seconds / len(task.offsets),
             error=str(error) if error else "",
             transient=error is not None and error.transient,
+            concerns=Concern.RANGE if error is None else error.concerns,
         )
         for each in task.ranges
     ]

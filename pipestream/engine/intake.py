@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from pipestream.documents.references import key_of
-from pipestream.errors import DocumentMissing, PipestreamError, RecordInvalid
+from pipestream.errors import Concern, DocumentMissing, PipestreamError, RecordInvalid
 from pipestream.graph.model import Graph
 from pipestream.ids import check_key_part, derive_child_id, derive_stream_id
 from pipestream.kafka.records import InputRecord
@@ -58,7 +58,7 @@ def take_in(arrivals: Sequence[Arrival], entrance: Entrance, store: ObjectStore)
         try:
             stream, key = read_arrival(arrival, entrance)
         except PipestreamError as error:
-            streams.append(error)
+            streams.append(_blame(error))
         else:
             streams.append(stream)
             if key:
@@ -68,8 +68,15 @@ def take_in(arrivals: Sequence[Arrival], entrance: Entrance, store: ObjectStore)
         try:
             stream.document.CopyFrom(_decode_document(key, data))
         except PipestreamError as error:
-            streams[index] = error
+            streams[index] = _blame(error)
     return streams
+
+
+def _blame(error: PipestreamError) -> PipestreamError:
+    """Return an error that is a record's own. One that concerns more must not become a dead letter of it."""
+    if error.concerns is not Concern.RECORD:
+        raise error
+    return error
 
 
 def read_arrival(arrival: Arrival, entrance: Entrance) -> tuple[PipeStream, str]:
