@@ -123,7 +123,8 @@ class Airflow(Server):
     # `airflow standalone` ends its components in good order on Ctrl-C, and drops dead on SIGTERM.
     stop_signal = signal.SIGINT
     stop_timeout_s = 30.0
-    ready_timeout_s = 180.0
+    # On a machine with ten times as much to do as it can, the web server takes four minutes.
+    ready_timeout_s = 600.0
 
     def __init__(self, site: Site, extra: dict[str, str]) -> None:
         super().__init__(site)

@@ -17,6 +17,8 @@ from pipestream.settings import STACK_FOLDER, STACK_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pipestream.local.state import StackState
+
 Profile = Literal["embedded", "full"]
 PostgresSource = Literal["auto", "packaged"]
 
@@ -65,7 +67,8 @@ _PORT_HELP = {
 
 VARIABLES: Mapping[str, str] = {
     f"{STACK_PREFIX}FOLDER": "Folder with all state of the stack; .pipestream unless set.",
-    f"{STACK_PREFIX}PROJECT": "Folder with the dags/ and modules/ that the stack runs; the current folder unless set.",
+    f"{STACK_PREFIX}PROJECT": "Folder with the dags/ and modules/ that the stack runs; the one it was first started "
+    "in unless set.",
     f"{STACK_PREFIX}PROFILE": "embedded (Kafka, PostgreSQL, folders) or full (Consul, S3 and Spark besides); a "
     "folder keeps the one it was made with.",
     f"{STACK_PREFIX}POSTGRES": "auto (the system's PostgreSQL if it fits) or packaged (the Python package's).",
@@ -94,14 +97,14 @@ def load_spec(
     folder: Path | None = None,
     airflow: bool = False,
     *,
-    project: Path | None = None,
+    project: Path | str | None = None,
     durable: bool = True,
     postgres: str | None = None,
     free_ports: bool = False,
     environment: Mapping[str, str] | None = None,
     **ports: int,
 ) -> StackSpec:
-    """Return the spec; an argument beats the environment, which beats the profile that the folder has, and the default.
+    """Return the spec; an argument beats the environment, which beats what the folder's stack had, and the default.
 
     :param free_ports: every port not given as an argument is a free one, whatever the environment says.
     :param ports: ``kafka_port=…``, ``postgres_port=…`` and so on.
@@ -113,12 +116,14 @@ def load_spec(
         raise StackError(f"unknown variable {', '.join(unknown)}; known are {', '.join(sorted(VARIABLES))}")
     # Absolute: servers and DAG processes have other working directories.
     folder = Path(folder or values.get(f"{STACK_PREFIX}FOLDER") or STACK_FOLDER).absolute()
-    profile = profile or values.get(f"{STACK_PREFIX}PROFILE") or _profile_of(folder)
+    state = _state_of(folder)
+    profile = profile or values.get(f"{STACK_PREFIX}PROFILE") or (state.profile if state else None)
+    project = project or values.get(f"{STACK_PREFIX}PROJECT") or _project_of(state)
     postgres = postgres or values.get(f"{STACK_PREFIX}POSTGRES")
     return StackSpec(
         profile=cast("Profile", _choose("PROFILE", profile, get_args(Profile))),
         folder=folder,
-        project=Path(project or values.get(f"{STACK_PREFIX}PROJECT") or ".").absolute(),
+        project=Path(project).absolute(),
         airflow=airflow,
         ports=_read_ports(ports, {} if free_ports else values, FREE_PORTS if free_ports else Ports()),
         durable=durable,
@@ -126,12 +131,17 @@ def load_spec(
     )
 
 
-def _profile_of(folder: Path) -> Profile | None:
-    """Return the profile of the stack that a folder holds, or None where it holds none."""
+def _state_of(folder: Path) -> StackState | None:
+    """Return the state of the stack that a folder holds, or None where it holds none."""
     from pipestream.local.state import read_state, state_file  # which stand on this module
 
-    state = read_state(state_file(folder))
-    return state.profile if state else None
+    return read_state(state_file(folder))
+
+
+def _project_of(state: StackState | None) -> Path:
+    """Return the project that a stack was started for, if it is still there, else the current folder."""
+    known = Path(state.project) if state and state.project else None
+    return known if known and known.is_dir() else Path()
 
 
 def _choose(name: str, given: str | None, allowed: tuple[str, ...]) -> str:

@@ -277,7 +277,9 @@ class Stack:
         processes = {
             name: record for name, record in (state.processes if state else {}).items() if find_process(record)
         }
-        write_state(self._state_file, StackState(site.spec.profile, site.spec.airflow, site.ports, processes))
+        spec = site.spec
+        state = StackState(spec.profile, spec.airflow, site.ports, processes, str(spec.project))
+        write_state(self._state_file, state)
         (site.folder / ".gitignore").write_text("*\n")
         write_private(self.config_file, toml_text(setting_values(site)))
 

@@ -27,6 +27,8 @@ class StackState:
     airflow: bool
     ports: Ports
     processes: Mapping[str, ProcessRecord] = field(default_factory=dict)
+    project: str | None = None
+    """The folder whose DAGs it runs, for commands that are called elsewhere."""
 
     def with_process(self, name: str, record: ProcessRecord) -> StackState:
         return replace(self, processes={**self.processes, name: record})
@@ -71,6 +73,7 @@ def read_state(file: Path) -> StackState | None:
             airflow=raw["airflow"],
             ports=Ports(**raw["ports"]),
             processes={name: ProcessRecord(**record) for name, record in raw["processes"].items()},
+            project=raw.get("project"),
         )
     except FileNotFoundError:
         return None

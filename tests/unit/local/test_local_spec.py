@@ -61,6 +61,20 @@ def test_a_folder_keeps_its_profile(tmp_path):
         Stack(load_spec(profile="embedded", folder=tmp_path, environment={})).up()
 
 
+def test_a_stack_keeps_its_project_wherever_commands_are_called(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder, project = tmp_path / "stack", tmp_path / "project"
+    project.mkdir()
+    assert load_spec(folder=folder, environment={}).project == tmp_path
+
+    write_state(folder / "stack.json", StackState("full", False, Ports(), project=str(project)))
+    assert load_spec(folder=folder, environment={}).project == project
+    assert load_spec(folder=folder, environment={"PIPESTREAM_STACK_PROJECT": "other"}).project == tmp_path / "other"
+
+    project.rmdir()
+    assert load_spec(folder=folder, environment={}).project == tmp_path
+
+
 def test_free_ports_ignore_the_ports_of_the_environment():
     spec = load_spec(free_ports=True, s3_port=7070, environment={"PIPESTREAM_STACK_KAFKA_PORT": "29092"})
 

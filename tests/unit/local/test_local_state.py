@@ -22,7 +22,7 @@ from pipestream.local.state import (
 
 @pytest.fixture
 def state():
-    return StackState("full", False, Ports(kafka=1), {"kafka": ProcessRecord(7, 123.5)})
+    return StackState("full", False, Ports(kafka=1), {"kafka": ProcessRecord(7, 123.5)}, "/srv/project")
 
 
 def test_a_state_comes_back_as_it_was_written(tmp_path, state):
@@ -108,5 +108,6 @@ def test_the_state_file_holds_no_secret(tmp_path, state):
         "profile",
         "airflow",
         "ports",
+        "project",
         "processes",
     }
