@@ -17,7 +17,6 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - ModuleUnavailable       a module could not be reached, or ran out of time (record)
     - TasksFailed             Spark gave up on the tasks of a run, or they were cancelled
     - PlannedTwice            another process planned the same action first [dead_letters.decisions]
-    - InjectedFault           a test asked for it [faults]
   - TerminalError             a retry of the same work cannot succeed
     - SettingsInvalid         a setting has a value that cannot be used
     - ExtraMissing            a part is used whose libraries are not installed

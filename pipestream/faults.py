@@ -1,22 +1,17 @@
 """Named points at which a test may stop, kill or fail a process; in production each is one dictionary look-up.
 
-``PIPESTREAM_FAULT=POINT=ACTION[@N]`` acts the Nth time the point is reached (the first, unless N is given):
-``kill`` (SIGKILL, as the kernel would; ``kill:SECONDS`` so much later, wherever the process is then), ``stop``
-(SIGSTOP, as a paused machine would), ``fail`` (a transient error) or ``wait:FILE`` (create FILE.reached and go on when
-FILE.go is there, so that a test can break a server meanwhile).
-With ``PIPESTREAM_FAULT_ONCE=FILE`` it acts only while FILE does not exist, and creates it: a retry then goes through.
+What happens at a point is not part of the product. The variable ``PIPESTREAM_FAULT`` loads it from the package of test
+support, which comes with the source and not with the wheel.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import threading
-import time
-from collections import Counter
-from pathlib import Path
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 
-from pipestream.errors import TransientError
+from pipestream.errors import SettingsInvalid
 
 VARIABLE = "PIPESTREAM_FAULT"
 ONCE_VARIABLE = "PIPESTREAM_FAULT_ONCE"
@@ -41,70 +36,26 @@ POINTS = (
     RANGES_ENTERED,
 )
 
-# A test that never opens the gate has failed; its process must not stay for ever.
-_WAIT_LIMIT_S = 300.0
-_WAIT_POLL_S = 0.02
-
-_reached: Counter[str] = Counter()
-
-
-class InjectedFault(TransientError):
-    """A fault that a test asked for."""
+_ACTIONS = "pipestream_testing.fault_actions"
 
 
 def reach(point: str) -> None:
-    """Say that the process got here; a test's fault acts now."""
+    """Say that the process got here; a test's fault acts now.
+
+    :raises SettingsInvalid: a fault is asked for, and the test support is not installed.
+    """
     fault = os.environ.get(VARIABLE)
-    if not fault:
-        return
-    wanted, _, rest = fault.partition("=")
-    if wanted not in POINTS:
-        raise ValueError(f"{VARIABLE} names {wanted!r}; the points are {', '.join(POINTS)}")
-    if wanted != point:
-        return
-    action, _, nth = rest.partition("@")
-    _reached[point] += 1
-    if _reached[point] != int(nth or 1) or not _is_first():
-        return
-    name, _, argument = action.partition(":")
-    match name:
-        case "kill":
-            _kill(float(argument or 0))
-        case "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        case "fail":
-            raise InjectedFault(f"fault injected at {point}")
-        case "wait":
-            _wait(argument)
-        case _:
-            raise ValueError(f"{VARIABLE} has action {action!r}; use kill, kill:SECONDS, stop, fail or wait:FILE")
+    if fault:
+        _load_actions()(point, fault)
 
 
-def _kill(delay_s: float) -> None:
-    if not delay_s:
-        os.kill(os.getpid(), signal.SIGKILL)
-    timer = threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGKILL))
-    timer.daemon = True  # a process that ends before its time ends in peace
-    timer.start()
-
-
-def _wait(file: str) -> None:
-    if not file:
-        raise ValueError(f"{VARIABLE}: wait needs a file, as in wait:FILE")
-    Path(f"{file}.reached").touch()
-    deadline = time.monotonic() + _WAIT_LIMIT_S
-    while not Path(f"{file}.go").exists():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"nobody created {file}.go within {_WAIT_LIMIT_S:g} s")
-        time.sleep(_WAIT_POLL_S)
-
-
-def _is_first() -> bool:
-    marker = os.environ.get(ONCE_VARIABLE)
-    if not marker:
-        return True
+@cache
+def _load_actions() -> Callable[[str, str], None]:
     try:
-        Path(marker).touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
+        actions = import_module(_ACTIONS)
+    except ModuleNotFoundError as error:
+        raise SettingsInvalid(
+            f"{VARIABLE} is set, which only tests do, and {error.name} cannot be imported; unset it"
+        ) from error
+    act: Callable[[str, str], None] = actions.act
+    return act
