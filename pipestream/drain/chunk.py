@@ -26,11 +26,11 @@ from pipestream.wire import PipeStream
 
 
 def chunk_processor(
-    task: RangeTask, graph: Graph, graph_hash: str, services: Services, store: ObjectStore, settings: Settings
+    task: RangeTask, graph: Graph, services: Services, store: ObjectStore, settings: Settings
 ) -> ChunkProcessor:
     """Return what processes the chunks of a task."""
     entrance = Entrance(graph, task.node_id, task.lane, task.datasource_id, task.is_live)
-    dead_letters = DeadLetterWriter(entrance, task.run_id, graph_hash, services.now)
+    dead_letters = DeadLetterWriter(entrance, task.run_id, services.graph_hash, services.now)
     return ChunkProcessor(entrance, task.topic_id, task.doc_ids, dead_letters, services, store, settings)
 
 

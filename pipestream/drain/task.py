@@ -27,6 +27,7 @@ from pipestream.drain.crash_markers import CrashMarkers
 from pipestream.drain.offset_metadata import read_metadata, write_metadata
 from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.drain.result import ChunkResult, RecordResult
+from pipestream.engine.built_graph import restore
 from pipestream.engine.follow import retry_policy
 from pipestream.engine.services import open_services
 from pipestream.errors import (
@@ -39,8 +40,6 @@ from pipestream.errors import (
     TransientError,
 )
 from pipestream.graph.flow import fused_with
-from pipestream.graph.hashing import graph_hash
-from pipestream.graph.proto import from_kept
 from pipestream.kafka.broker import Committed
 from pipestream.kafka.records import InputRecord
 from pipestream.kafka.writer import Progress
@@ -111,18 +110,18 @@ class _RangeDrain:
 
     def run(self) -> None:
         task, settings = self.task, self.settings
-        graph = from_kept(b64decode(task.graph), source=f"plan of {task.topic}")
-        digest = graph_hash(graph)
+        version = restore(b64decode(task.graph))
+        graph = version.graph
         with ExitStack() as stack:
             store = stack.enter_context(open_store(settings.store_uri, settings))
-            services = stack.enter_context(open_services(graph, settings, fused_with(graph, task.node_id)))
+            services = stack.enter_context(open_services(version, settings, fused_with(graph, task.node_id)))
             writer = stack.enter_context(self._broker.start_writer(task.transactional_ids, task.topic))
             reader = stack.enter_context(self._broker.open_reader(task.group, task.ranges))
             for (_, partition), committed in reader.committed().items():
                 self._take_up(partition, committed)
-            markers = stack.enter_context(CrashMarkers(store, task, digest, self._patiently))
+            markers = stack.enter_context(CrashMarkers(store, task, version.digest, self._patiently))
             markers.read(self.positions)
-            processor = chunk_processor(task, graph, digest, services, store, settings)
+            processor = chunk_processor(task, graph, services, store, settings)
             starts = {(task.topic, partition): position for partition, position in self.positions.items()}
             for records, ends in reader.chunks(starts, settings.chunk_records):
                 result = self._process(processor, markers, records)

@@ -6,19 +6,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import lru_cache
 
+from pipestream.engine.built_graph import BuiltGraph
 from pipestream.engine.graph_conditions import Conditions, compile_conditions
 from pipestream.engine.process import Services
 from pipestream.engine.remote import RemoteEngine
-from pipestream.graph.hashing import graph_hash
-from pipestream.graph.model import Graph
-from pipestream.graph.proto import from_kept, to_binary
 from pipestream.modules.resolve import resolve_module
 from pipestream.plugins import PluginContext
 from pipestream.settings import Settings
 
 
 @contextmanager
-def open_services(graph: Graph, settings: Settings, node_ids: Iterable[str]) -> Iterator[Services]:
+def open_services(version: BuiltGraph, settings: Settings, node_ids: Iterable[str]) -> Iterator[Services]:
     """Yield the services for a set of nodes, and close their modules at the end.
 
     Every module that may run is found now: one that cannot be found is a fault of the installation, and must
@@ -27,7 +25,7 @@ def open_services(graph: Graph, settings: Settings, node_ids: Iterable[str]) -> 
     :param node_ids: for a drain, the node of its topic and those fused with it; for an engine, all that it serves.
     :raises GraphInvalid: a module cannot be found.
     """
-    nodes = [graph.node_by_id[node_id] for node_id in node_ids]
+    nodes = [version.graph.node_by_id[node_id] for node_id in node_ids]
     context = PluginContext(settings)
     with ExitStack() as stack:
         modules = {
@@ -39,17 +37,17 @@ def open_services(graph: Graph, settings: Settings, node_ids: Iterable[str]) -> 
             for target in dict.fromkeys(node.engine for node in nodes if node.engine)
         }
         yield Services(
-            conditions=_conditions(to_binary(graph), settings.cel_engine),
+            conditions=_conditions(version, settings.cel_engine),
             module_of=lambda node: modules[node.module],
             engine_of=lambda node: engines[node.engine],
             cel_engine=settings.cel_engine,
             module_timeout_s=settings.module_timeout_s,
-            graph_hash=graph_hash(graph),
+            graph_hash=version.digest,
         )
 
 
 # A worker runs many tasks, of few graphs; a handful covers a graph and the versions it had a moment ago.
 @lru_cache(maxsize=8)
-def _conditions(graph: bytes, cel_engine: str) -> Conditions:
+def _conditions(version: BuiltGraph, cel_engine: str) -> Conditions:
     """Compile a graph's conditions once per version and worker. They hold no document, so tasks may share them."""
-    return compile_conditions(from_kept(graph, source="the graph of a task"), cel_engine)
+    return compile_conditions(version.graph, cel_engine)

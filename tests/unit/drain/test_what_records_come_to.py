@@ -7,11 +7,11 @@ import pytest
 from pipestream.documents.references import key_of, stream_key
 from pipestream.drain.chunk import chunk_processor
 from pipestream.drain.result import ChunkResult, RecordResult
+from pipestream.engine.built_graph import built
 from pipestream.engine.dead_letter_record import CONNECT, OWN
 from pipestream.engine.services import open_services
 from pipestream.errors import ModuleFailed, ProcessDied
 from pipestream.graph.flow import fused_with
-from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import check_graph_text
 from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.ledger import Tally
@@ -62,9 +62,9 @@ def processor_of(store):
             task = make_task(topic, "a", datasource_id="s", lane=lane, is_live=lane == "g")
         else:
             task = make_task(topic, topic.rpartition(".")[2], lane=lane, is_live=lane == "g")
-        services = open_services(graph, Settings(), fused_with(graph, task.node_id))
+        services = open_services(built(graph), Settings(), fused_with(graph, task.node_id))
         opened.append(services)
-        return chunk_processor(task, graph, graph_hash(graph), services.__enter__(), store, Settings())
+        return chunk_processor(task, graph, services.__enter__(), store, Settings())
 
     yield make
     for services in opened:

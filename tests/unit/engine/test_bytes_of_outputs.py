@@ -19,10 +19,10 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from pipestream.drain.chunk import chunk_processor
+from pipestream.engine.built_graph import built
 from pipestream.engine.services import open_services
 from pipestream.errors import ProcessDied
 from pipestream.graph.flow import fused_with
-from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import check_graph_text
 from pipestream.kafka.records import InputRecord
 from pipestream.objects.store import open_store
@@ -129,9 +129,9 @@ def processor_of(store):
         graph = check_graph_text(textwrap.dedent(text).encode(), "g.yaml").require()
         node_id, datasource_id = ("a", "s") if is_intake(topic) else ("b", "")
         task = make_task(topic, node_id, datasource_id=datasource_id, lane=lane, is_live=lane == "g")
-        opened.append(open_services(graph, SETTINGS, fused_with(graph, task.node_id)))
+        opened.append(open_services(built(graph), SETTINGS, fused_with(graph, task.node_id)))
         services = replace(opened[-1].__enter__(), instance="host:1", now=lambda: NOW)
-        return chunk_processor(task, graph, graph_hash(graph), services, store, SETTINGS)
+        return chunk_processor(task, graph, services, store, SETTINGS)
 
     yield make
     for services in opened:

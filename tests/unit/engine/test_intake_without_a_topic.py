@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pipestream.engine.built_graph import built
 from pipestream.engine.emission import Emission, Outcome
 from pipestream.engine.follow import follow
 from pipestream.engine.intake import Arrival, Entrance, admit, take_in
@@ -93,7 +94,7 @@ def test_documents_are_fetched_for_all_streams_at_once_and_one_that_is_missing_f
 
 
 def test_services_are_opened_for_any_set_of_nodes():
-    with open_services(GRAPH, SETTINGS, ["a", "b"]) as services:
+    with open_services(built(GRAPH), SETTINGS, ["a", "b"]) as services:
         at_a = a_stream()
         admit(at_a, AT_DATASOURCE, "k1")
 
@@ -117,7 +118,7 @@ def test_an_output_names_the_topic_of_its_edge_and_the_object_it_refers_to():
 
 def test_a_stream_that_came_by_a_call_gets_a_dead_letter_that_can_be_replayed():
     record = InputRecord("pipestream.main.b", -1, -1, 0, b"d1", at_b().SerializeToString())
-    with open_services(GRAPH, SETTINGS, ["b"]) as services:
+    with open_services(built(GRAPH), SETTINGS, ["b"]) as services:
         failed = fail(at_b(), GRAPH, ModuleFailed("broken"), 1, services)
     letters = DeadLetterWriter(AT_NODE, run_id="call-1", graph_hash="h", now=lambda: 0.0)
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipestream.engine.built_graph import built
 from pipestream.engine.services import open_services
 from pipestream.errors import GraphInvalid
 from pipestream.graph.model import Edge, Graph, Node, NodeType
@@ -22,7 +23,7 @@ GRAPH = Graph(
 
 
 def conditions_of(graph):
-    with open_services(graph, SETTINGS, ["a"]) as services:
+    with open_services(built(graph), SETTINGS, ["a"]) as services:
         return services.conditions
 
 
@@ -38,5 +39,5 @@ def test_conditions_are_compiled_once_per_graph_version_in_a_worker():
 def test_a_module_that_cannot_be_found_is_refused_before_any_document():
     lost = replace(GRAPH, nodes=(replace(GRAPH.nodes[0], module="python:nowhere.at_all:step"), GRAPH.nodes[1]))
 
-    with pytest.raises(GraphInvalid, match="nowhere"), open_services(lost, SETTINGS, ["a"]):
+    with pytest.raises(GraphInvalid, match="nowhere"), open_services(built(lost), SETTINGS, ["a"]):
         pass
