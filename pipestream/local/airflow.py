@@ -76,6 +76,9 @@ def airflow_environment(site: Site) -> dict[str, str]:
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(ports.airflow_trigger_log),
         # A new graph shows up within half a minute, not within five.
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
+        # The first answer of a web server that has just started takes long on a busy machine (36 s were seen, 5 s are
+        # Airflow's default), and a task that gets none counts as failed.
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         "SCARF_ANALYTICS": "false",
         "AIRFLOW_CONN_SPARK_DEFAULT": _spark_connection(site),
