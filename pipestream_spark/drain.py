@@ -11,9 +11,11 @@ import logging
 import signal
 import sys
 from contextlib import closing
+from functools import partial
 from typing import NoReturn
 
 from pipestream.api.runs import run_request
+from pipestream.drain.caller import watch_caller
 from pipestream.drain.job import parse_arguments, read_request
 from pipestream.drain.job_outcome import write_outcome
 from pipestream.drain.report import DrainFailure, DrainReport
@@ -43,7 +45,15 @@ def _drain(arguments: argparse.Namespace) -> DrainReport:
     settings = load_settings()
     request = read_request(arguments, settings)
     with closing(SparkRunner(f"drain {request.topic}")) as runner:
+        if arguments.caller:
+            watch_caller(arguments.caller, partial(_give_up, runner))
         return run_request(request, settings, runner)
+
+
+def _give_up(runner: SparkRunner) -> None:
+    """End the run as one that failed, so that its lease is given back."""
+    log.warning("the process that started this job is gone, so the job ends")
+    runner.cancel_all()
 
 
 def _end(signum: int, _frame: object) -> NoReturn:

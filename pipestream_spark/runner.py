@@ -30,7 +30,9 @@ class SparkRunner:
         self._app_name = app_name
         self._session: SparkSession | None = None
         self._name = f"drain-{uuid.uuid4()}"
+        self._slots: set[int] = set()
         self._cancelled: set[int] = set()
+        self._is_ending = threading.Event()
         self._opening = threading.Lock()
 
     def __call__(self, tasks: Sequence[RangeTask]) -> list[RangeOutcome]:
@@ -39,6 +41,7 @@ class SparkRunner:
         :raises TasksFailed: Spark gave up on them, or they were cancelled.
         """
         slot = tasks[0].slot
+        self._slots.add(slot)
         self._check_cancelled(slot)
         with self._opening:
             session = self._session = self._session or self._open_session()
@@ -59,7 +62,15 @@ class SparkRunner:
 
     def cancel(self, why: LeaseLost) -> None:
         """Stop the tasks of a slot, and let none start: whenever this is called, from whichever thread."""
-        slot = why.slot or 0
+        self._cancel_slot(why.slot or 0)
+
+    def cancel_all(self) -> None:
+        """Stop the tasks of every slot, and let none start."""
+        self._is_ending.set()
+        for slot in list(self._slots):
+            self._cancel_slot(slot)
+
+    def _cancel_slot(self, slot: int) -> None:
         self._cancelled.add(slot)
         if self._session is not None:
             # Not cancelAllJobs, which does nothing to a job that starts a moment later.
@@ -70,7 +81,7 @@ class SparkRunner:
         return f"{self._name}-{slot}"
 
     def _check_cancelled(self, slot: int) -> None:
-        if slot in self._cancelled:
+        if slot in self._cancelled or self._is_ending.is_set():
             raise TasksFailed("they were cancelled")
 
     def _open_session(self) -> SparkSession:

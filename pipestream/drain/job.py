@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from pipestream.drain.backfill import Backfill, parse_offsets
+from pipestream.drain.caller import name_caller
 from pipestream.drain.request import DrainRequest
 from pipestream.errors import TerminalError
 from pipestream.graph.load import load_graph
@@ -32,13 +33,13 @@ def find_drain_job() -> str:
 
 
 def job_arguments(request: DrainRequest, graph_file: Path, outcome_file: Path) -> list[str]:
-    """Return the command line that asks the job for a request.
+    """Return the command line that asks the job for a request, and to end when this process does.
 
     :param graph_file: holds the request's graph.
     :param outcome_file: where the job says how it ended; see ``job_outcome.py``.
     """
     # Ids are in one piece with their options, for they may begin with a dash.
-    arguments = ["--graph", str(graph_file), "--outcome", str(outcome_file)]
+    arguments = ["--graph", str(graph_file), "--outcome", str(outcome_file), f"--caller={name_caller()}"]
     arguments += ["--topic", request.topic, f"--run-id={request.run_id}", "--budget", str(request.budget)]
     arguments += ["--accept-failures"] if request.accept_failures else []
     arguments += ["--start-at", request.start_at] if request.start_at else []
@@ -67,6 +68,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--until", type=datetime.fromisoformat, help="backfill: records before this time")
     parser.add_argument("--offsets", nargs="+", metavar="PARTITION:START-END", help="backfill: these offsets instead")
     parser.add_argument("--doc-id", action="append", help="backfill: only this document; may be repeated")
+    parser.add_argument("--caller", metavar="HOST:PID", help="end when this process of this machine is gone")
     parser.add_argument("--outcome", type=Path, help="file to write the outcome to, as JSON")
     return parser.parse_args(arguments)
 

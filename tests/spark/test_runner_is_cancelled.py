@@ -80,9 +80,15 @@ def task(graph_text, unique, tmp_path):
     )
 
 
-def test_cancelled_before_it_starts_it_opens_no_session(runner, task, monkeypatch):
+one_slot_or_all = pytest.mark.parametrize(
+    "cancel", [lambda runner: runner.cancel(LOST), SparkRunner.cancel_all], ids=["one slot", "all slots"]
+)
+
+
+@one_slot_or_all
+def test_cancelled_before_it_starts_it_opens_no_session(runner, task, monkeypatch, cancel):
     monkeypatch.setattr(runner, "_open_session", lambda: pytest.fail("a session was opened"))
-    runner.cancel(LOST)
+    cancel(runner)
 
     with pytest.raises(TasksFailed, match=CANCELLED):
         runner([task])
@@ -108,13 +114,14 @@ def test_cancelled_between_session_and_job_it_runs_no_task(runner, task):
         runner([CancellingTask(runner, task)])
 
 
-def test_cancelled_while_its_tasks_run_it_ends_at_once(runner, task):
+@one_slot_or_all
+def test_cancelled_while_its_tasks_run_it_ends_at_once(runner, task, cancel):
     def is_running():
         return runner._session is not None and runner._session.sparkContext.statusTracker().getActiveStageIds()
 
     def cancel_when_running():
         wait_until(is_running, "no task ran", timeout_s=400)
-        runner.cancel(LOST)
+        cancel(runner)
 
     canceller = threading.Thread(target=cancel_when_running)
     canceller.start()

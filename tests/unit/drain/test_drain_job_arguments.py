@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipestream.drain.backfill import Backfill
+from pipestream.drain.caller import name_caller
 from pipestream.drain.job import find_drain_job, job_arguments, parse_arguments, read_request
 from pipestream.drain.request import DrainRequest
 from pipestream.graph.hashing import graph_hash
@@ -39,6 +40,7 @@ def test_the_job_is_told_the_whole_request(graph_file, request_):
 
     assert read_request(arguments, Settings()) == request_
     assert arguments.outcome == Path("outcome.json")
+    assert arguments.caller == name_caller()
 
 
 def test_a_job_that_is_told_no_budget_takes_that_of_the_settings(graph_file):
