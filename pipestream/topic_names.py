@@ -88,36 +88,6 @@ def check_topic(topic: str) -> str:
     return topic
 
 
-def backfill_lease(topic: str, lane: str) -> str:
-    """Return what a backfill leases instead of its topic, so that it goes on beside the live runs.
-
-    And beside backfills of other graphs on the same topic, which Airflow gives the same ids. No topic has such a name:
-    Kafka allows no @ in one.
-
-    :param lane: the backfill's in the ledger, ``GRAPH@ID``.
-    """
-    return check_leased(f"{topic}@{lane}")
-
-
-def check_leased(name: str) -> str:
-    """Return ``name`` if it can be leased: a topic, or a backfill of one.
-
-    :raises IdInvalid: it is neither.
-    """
-    topic, at, lane = name.partition("@")
-    check_topic(topic)
-    if at:
-        graph_id, _, backfill_id = lane.partition("@")
-        check_graph_id(graph_id, "graph id")
-        check_graph_id(backfill_id, "backfill id")
-    return name
-
-
-def is_backfill_lease(name: str) -> bool:
-    """Tell a backfill's lease from a topic's."""
-    return "@" in name
-
-
 def parse_topic(topic: str) -> TopicName:
     """Take a topic's name apart.
 

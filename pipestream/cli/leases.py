@@ -48,14 +48,14 @@ def add_to(app: typer.Typer) -> None:
 def list_leases(
     topic: Annotated[str | None, typer.Argument(help="Only this topic.")] = None, json: JsonOption = False
 ) -> None:
-    """Show every slot of every registered topic: its holder, until when, and the fencing token."""
+    """Show every slot of every registered topic: its graph, its holder, until when, and the fencing token."""
     from pipestream.leases import open_lease_store
 
     settings = read_settings()
     has_leases = settings.leases != "none"
     with closing(open_lease_store(settings)) as store:
         if not has_leases:
-            store.register(_topics_of_folder(settings))  # this store has forgotten what was applied
+            store.register(_names_of_folder(settings))  # this store has forgotten what was applied
         rows = [_row(store, assignment) for assignment in store.assignments(topic)]
     if json:
         emit_json({"store": settings.leases, "replicas_apply": has_leases, "slots": rows})
@@ -69,10 +69,11 @@ def list_leases(
         say(f"no topics are registered in the {settings.leases} lease store; `pipestream graph apply` registers them")
     else:
         show_table(
-            ["topic", "wanted", "slot", "holder", "until (UTC)", "token"],
+            ["topic", "graph", "wanted", "slot", "holder", "until (UTC)", "token"],
             [
                 [
                     row["topic"],
+                    f"{row['graph'] or '-'}{' (backfill ' + row['backfill'] + ')' if row['backfill'] else ''}",
                     f"{'started' if row['started'] else 'stopped'} x {row['replicas'] if has_leases else '-'}",
                     row["slot"],
                     row["holder"] or "free",
@@ -82,7 +83,7 @@ def list_leases(
                 for row in rows
             ],
             numbers=["slot", "token"],
-            fold=["topic", "holder"],
+            fold=["topic", "graph", "holder"],
         )
 
 
@@ -144,16 +145,21 @@ def _topics_of(graph: Path | None) -> list[str]:
     return leased_topics(load_graph(graph))
 
 
-def _topics_of_folder(settings: Settings) -> list[str]:
+def _names_of_folder(settings: Settings) -> list[str]:
+    from pipestream.leases.names import lease_name
     from pipestream.topics.required import leased_topics
 
-    return sorted({topic for graph in read_graphs(settings, None) for topic in leased_topics(graph)})
+    graphs = read_graphs(settings, None)
+    return sorted({lease_name(topic, graph.graph_id) for graph in graphs for topic in leased_topics(graph)})
 
 
 def _row(store: LeaseStore, assignment: Assignment) -> dict[str, Any]:
     state = store.desired(assignment.topic)
+    graph_id, _, backfill_id = assignment.lane.partition("@")
     return {
         "topic": assignment.topic,
+        "graph": graph_id,
+        "backfill": backfill_id,
         "started": state.started,
         "replicas": state.replicas,
         "slot": assignment.slot,

@@ -18,7 +18,6 @@ from pipestream.errors import TopicReplaced, TransientError
 from pipestream.kafka.broker import Broker, TopicIdentity
 from pipestream.leases.store import Assignment, LeaseStore
 from pipestream.ledger import Ledger, Plan
-from pipestream.topic_names import backfill_lease
 
 if TYPE_CHECKING:
     from pipestream.drain.slot import HeldSlot
@@ -42,9 +41,6 @@ class BackfillLane(Lane):
     @property
     def doc_ids(self) -> tuple[str, ...]:
         return self.backfill.doc_ids
-
-    def lease_name(self, topic: str) -> str:
-        return backfill_lease(topic, self.name)
 
     def plan_id(self, run_id: str, topic: str, slot: int) -> str:  # noqa: ARG002
         """Return an id that is the same whichever run resumes the backfill."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pipestream.errors import TopicReplaced
 from pipestream.kafka.broker import Broker, TopicIdentity
 from pipestream.kafka.ranges import OffsetRange
+from pipestream.leases.names import lease_name
 from pipestream.leases.store import Assignment, LeaseStore
 from pipestream.ledger import Entry, Ledger, Plan
 
@@ -51,9 +52,9 @@ class Lane(ABC):
         """Return the only documents to drain; all, if empty."""
         return ()
 
-    @abstractmethod
     def lease_name(self, topic: str) -> str:
         """Return the name that its runs lease."""
+        return lease_name(topic, self.name)
 
     @abstractmethod
     def plan_id(self, run_id: str, topic: str, slot: int) -> str:

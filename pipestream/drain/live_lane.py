@@ -49,9 +49,6 @@ class LiveLane(Lane):
     def name(self) -> str:
         return self.graph_id
 
-    def lease_name(self, topic: str) -> str:
-        return topic
-
     def plan_id(self, run_id: str, topic: str, slot: int) -> str:
         """Return an id that is the same for a retry of the run, and another for every other run."""
         return f"{run_id}|{topic}|{slot}"

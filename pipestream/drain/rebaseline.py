@@ -24,6 +24,7 @@ from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker, TopicIdentity
 from pipestream.kafka.ranges import Watermarks
 from pipestream.leases.keeper import LeaseKeeper
+from pipestream.leases.names import leased_topic
 from pipestream.leases.store import Lease, LeaseStore
 from pipestream.ledger import Entry, EntryKind, Ledger
 from pipestream.ledger.entries import HeadMove
@@ -50,9 +51,10 @@ def rebaseline(
     :raises LedgerBusy: a head moved meanwhile all the same; ask again.
     """
     check_drained(graph, topic)
-    with _all_slots(settings, topic, f"rebaseline by {by}", leases) as (lease, check_leases):
+    live = LiveLane.of(graph)
+    lane, group = live.name, live.group
+    with _all_slots(settings, live.lease_name(topic), f"rebaseline by {by}", leases) as (lease, check_leases):
         broker, ledger = Broker(settings), Ledger(settings)
-        lane, group = LiveLane.of(graph).name, LiveLane.of(graph).group
         identity = broker.identify(topic)
         broker.fence(topic, [transactional_id(group, topic, partition) for partition in identity.partitions])
         broker.fence(topic, [ordered_transactional_id(group, topic)])
@@ -78,9 +80,9 @@ def rebaseline(
 
 @contextmanager
 def _all_slots(
-    settings: Settings, topic: str, holder: str, leases: LeaseStore
+    settings: Settings, name: str, holder: str, leases: LeaseStore
 ) -> Iterator[tuple[Lease, Callable[[], None]]]:
-    """Hold every slot of a topic; give the lease of the first, and a check that nobody else holds any."""
+    """Hold every slot of a topic in a lane; give the lease of the first, and a check that nobody else holds any."""
     with ExitStack() as stack:
         keepers: list[LeaseKeeper] = []
 
@@ -88,12 +90,12 @@ def _all_slots(
             for keeper in keepers:
                 keeper.check()
             # After scaling down a run may hold a slot beyond the replicas, after scaling up a new one.
-            for found in leases.assignments(topic):
+            for found in leases.assignments(name):
                 if found.holder and found.slot >= len(keepers):
-                    raise LeaseUnavailable(topic, found.slot, found.holder)
+                    raise LeaseUnavailable(name, found.slot, found.holder)
 
-        for slot in range(leases.desired(topic).replicas):
-            lease = leases.acquire(topic, slot, holder, settings.lease_ttl_s)
+        for slot in range(leases.desired(leased_topic(name)).replicas):
+            lease = leases.acquire(name, slot, holder, settings.lease_ttl_s)
             keepers.append(stack.enter_context(LeaseKeeper(leases, lease)))
         check()
         yield keepers[0].lease, check

@@ -36,8 +36,8 @@ from pipestream.errors import (
 )
 from pipestream.leases import keys
 from pipestream.leases.consul_client import connect, explain_errors
+from pipestream.leases.names import is_backfill_lease, leased_topic
 from pipestream.leases.store import EXPIRY_SLACK_S, Assignment, DesiredState, Lease, check_request, lay_out
-from pipestream.topic_names import is_backfill_lease
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,29 +62,31 @@ class ConsulLeaseStore:
         self._address = settings.consul_address
         self._consul = connect(settings)
 
-    def register(self, topics: Sequence[str]) -> None:
-        wanted = {keys.topic_key(topic) for topic in topics}
+    def register(self, names: Sequence[str]) -> None:
+        wanted = {keys.name_key(name) for name in names}
         with explain_errors(self._address):
             known = {key for folder in keys.FOLDERS for key in self._keys(folder)} if len(wanted) > 1 else set()
             for key in sorted(wanted - known):
                 # cas=0 writes only what is not there: a holder's value must not be overwritten.
                 self._consul.kv.put(key, _dump(registered_at=_now()), cas=0)
 
-    def unregister(self, topics: Sequence[str]) -> None:
-        for topic in topics:
-            key = keys.topic_key(topic)
+    def unregister(self, names: Sequence[str]) -> None:
+        for name in names:
+            key, renewals = keys.name_key(name), keys.renewals_folder(name)
             with explain_errors(self._address):
-                # With a slash: a recursive delete takes a prefix, and `main.chunk` is one of `main.chunker`.
-                self._consul.kv.delete(key + "/", recurse=True)
+                # A recursive delete takes a prefix, and `main.chunk` is one of `main.chunker`: so what is below the key
+                # goes, and the lanes of a topic, which have its name and an @.
+                for prefix in (key + "/", key + "@", renewals, renewals.removesuffix("/") + "@"):
+                    self._consul.kv.delete(prefix, recurse=True)
                 self._consul.kv.delete(key)
-                self._consul.kv.delete(keys.renewals_folder(topic), recurse=True)
-                self._consul.kv.delete(keys.desired_key(topic))
+                self._consul.kv.delete(keys.desired_key(name))
 
     def topics(self) -> list[str]:
         with explain_errors(self._address):
             found = [key for folder in keys.FOLDERS for key in self._keys(folder)]
         parsed = [keys.parse_slot_key(key) for key in found]
-        return sorted(topic for topic, slot in filter(None, parsed) if slot == 0 and not is_backfill_lease(topic))
+        names = (name for name, slot in filter(None, parsed) if slot == 0)
+        return sorted({leased_topic(name) for name in names if not is_backfill_lease(name)})
 
     def desired(self, topic: str) -> DesiredState:
         entry = self._get(keys.desired_key(topic))
@@ -101,11 +103,11 @@ class ConsulLeaseStore:
                     return
         raise LeaseStoreUnavailable(f"{key} was changed by others {CAS_TRIES} times in a row; try again")
 
-    def acquire(self, topic: str, slot: int, holder: str, ttl_s: float) -> Lease:
+    def acquire(self, name: str, slot: int, holder: str, ttl_s: float) -> Lease:
         check_request(slot, holder, ttl_s)
-        keys.topic_key(topic)  # refuses a name before it leaves a session behind
+        keys.name_key(name)  # refuses a name before it leaves a session behind
         if slot > 0:
-            self.register([topic])  # the lock of slot 0 makes the key by itself
+            self.register([name])  # the lock of slot 0 makes the key by itself
         effective_ttl_s = _effective_ttl_s(ttl_s)
         with explain_errors(self._address):
             session = self._consul.session.create(
@@ -113,29 +115,29 @@ class ConsulLeaseStore:
             )
         try:
             value = _dump(holder=holder, acquired_at=_now(), ttl_s=effective_ttl_s, session=session)
-            token = self._lock(topic, slot, value, session)
+            token = self._lock(name, slot, value, session)
         except BaseException:
             self._end_session(session)
             raise
-        return Lease(topic, slot, holder, token, float(effective_ttl_s), session)
+        return Lease(name, slot, holder, token, float(effective_ttl_s), session)
 
     def renew(self, lease: Lease) -> None:
         try:
             with explain_errors(self._address):
                 self._consul.session.renew(lease.handle)
         except NotFound:
-            raise LeaseLost(lease.topic, lease.slot, "its Consul session ended; it was not renewed in time") from None
+            raise LeaseLost(lease.name, lease.slot, "its Consul session ended; it was not renewed in time") from None
         # The session may outlive the lock: an unregistered topic's key is gone, and so is the lock on it.
-        entry = self._get(keys.slot_key(lease.topic, lease.slot))
+        entry = self._get(keys.slot_key(lease.name, lease.slot))
         if entry is None:
-            raise LeaseLost(lease.topic, lease.slot, "the topic was unregistered")
+            raise LeaseLost(lease.name, lease.slot, "the topic was unregistered")
         if entry.get("Session") != lease.handle:
             holder = _holder(entry)
-            raise LeaseLost(lease.topic, lease.slot, f"{holder} holds it now" if holder else "the lock was taken off")
+            raise LeaseLost(lease.name, lease.slot, f"{holder} holds it now" if holder else "the lock was taken off")
         self._note_renewal(lease)
 
     def release(self, lease: Lease) -> None:
-        key = keys.slot_key(lease.topic, lease.slot)
+        key = keys.slot_key(lease.name, lease.slot)
         value = _dump(released_by=lease.holder, released_at=_now(), session=lease.handle)
         try:
             with explain_errors(self._address):
@@ -146,8 +148,8 @@ class ConsulLeaseStore:
     def longest_expiry_s(self, ttl_s: float) -> float:
         return EXPIRY_TTLS * _effective_ttl_s(ttl_s) + EXPIRY_SLACK_S
 
-    def wait_free(self, topic: str, slot: int, timeout_s: float) -> bool:
-        key = keys.slot_key(topic, slot)
+    def wait_free(self, name: str, slot: int, timeout_s: float) -> bool:
+        key = keys.slot_key(name, slot)
         deadline = time.monotonic() + timeout_s
         index = 0
         while True:
@@ -164,35 +166,38 @@ class ConsulLeaseStore:
             # An index that went back (a restored server) means: start over.
             index = int(seen) if int(seen) >= index else 0
 
-    def assignments(self, topic: str | None = None) -> list[Assignment]:
+    def assignments(self, name: str | None = None) -> list[Assignment]:
         prefixes = [keys.ROOT]
-        if topic is not None:
-            prefixes = [keys.topic_key(topic), keys.desired_key(topic), keys.renewals_folder(topic)]
+        if name is not None:
+            # Of the topic, whose desired state holds for all its lanes. What else begins like this is left out below.
+            topic = leased_topic(name)
+            prefixes = [keys.name_key(topic), keys.desired_key(topic), keys.renewals_folder(topic).removesuffix("/")]
         entries = [entry for prefix in prefixes for entry in self._entries(prefix)]
         renewals = {entry["Key"]: entry for entry in entries if entry["Key"].startswith(keys.RENEWALS)}
         replicas: dict[str, int] = {}
         held = []
         for entry in entries:
             place = keys.parse_slot_key(entry["Key"])
-            if place is None or topic not in (None, place[0]):
+            if place is None:
                 continue
             if place[1] == 0:
-                replicas[place[0]] = 1
+                replicas.setdefault(place[0], 1)
             if "Session" in entry:
                 until = _until(entry, renewals.get(keys.renewal_key(*place)))
                 held.append(Assignment(*place, _holder(entry), entry["ModifyIndex"], until))
+        topics = {leased_topic(each) for each in replicas}
         for entry in entries:
-            name = entry["Key"].removeprefix(keys.DESIRED)
-            if name in replicas:
-                replicas[name] = _parse_desired(entry).replicas
-        return lay_out(replicas, held)
+            key = entry["Key"]
+            if key.startswith(keys.DESIRED) and (wanted := key.removeprefix(keys.DESIRED)) in topics:
+                replicas[wanted] = _parse_desired(entry).replicas
+        return lay_out(replicas, held, name)
 
     def close(self) -> None:
         self._consul.http.session.close()  # py-consul's own close() does nothing
 
-    def _lock(self, topic: str, slot: int, value: str, session: str) -> int:
+    def _lock(self, name: str, slot: int, value: str, session: str) -> int:
         """Lock a slot's key for a session and return the fencing token."""
-        key = keys.slot_key(topic, slot)
+        key = keys.slot_key(name, slot)
         last_holder = ""
         for _ in range(ACQUIRE_TRIES):
             with explain_errors(self._address):
@@ -201,9 +206,9 @@ class ConsulLeaseStore:
             if locked and entry is not None and entry.get("Session") == session:
                 return int(entry["ModifyIndex"])
             if entry is not None and (current := _holder(entry)):
-                raise LeaseUnavailable(topic, slot, current)
+                raise LeaseUnavailable(name, slot, current)
             last_holder = _last_holder(entry) or last_holder
-        raise LeaseUnavailable(topic, slot, f"nobody, but Consul still delays its lock (last: {last_holder or '?'})")
+        raise LeaseUnavailable(name, slot, f"nobody, but Consul still delays its lock (last: {last_holder or '?'})")
 
     def _note_renewal(self, lease: Lease) -> None:
         """Write down when a lease was renewed, for those who ask until when it is held."""
@@ -211,9 +216,9 @@ class ConsulLeaseStore:
         try:
             with explain_errors(self._address):
                 # Locked as well: a holder that lost the slot unawares must not write over the next one's.
-                self._consul.kv.put(keys.renewal_key(lease.topic, lease.slot), value, acquire=lease.handle)
+                self._consul.kv.put(keys.renewal_key(lease.name, lease.slot), value, acquire=lease.handle)
         except PipestreamError as error:  # the lease is renewed all the same
-            log.warning("%s slot %d: renewed, but `until` will not show it: %s", lease.topic, lease.slot, error)
+            log.warning("%s slot %d: renewed, but `until` will not show it: %s", lease.name, lease.slot, error)
 
     def _end_session(self, session: str) -> None:
         """End a session, or leave it to its TTL if Consul does not answer."""

@@ -61,7 +61,7 @@ class LeaseKeeper:
         self._on_lost = on_lost
         self._guard = threading.Lock()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name=f"lease {lease.topic}/{lease.slot}", daemon=True)
+        self._thread = threading.Thread(target=self._keep, name=f"lease {lease.name}/{lease.slot}", daemon=True)
         # When the last renewal that succeeded was sent. The store counts from later: we err on the safe side.
         self._renewed_at = clock()
         self._failure: str | None = None
@@ -116,7 +116,7 @@ class LeaseKeeper:
             first = self._reason is None
             if self._reason is None:
                 self._reason = reason
-            error = LeaseLost(self.lease.topic, self.lease.slot, self._reason)
+            error = LeaseLost(self.lease.name, self.lease.slot, self._reason)
         if first:
             log.warning("%s", error)
             self.lost.set()
@@ -124,7 +124,7 @@ class LeaseKeeper:
                 try:
                     self._on_lost(error)
                 except Exception:
-                    log.exception("%s slot %d: on_lost failed", self.lease.topic, self.lease.slot)
+                    log.exception("%s slot %d: on_lost failed", self.lease.name, self.lease.slot)
         return error
 
     def _renew(self) -> None:
@@ -152,7 +152,7 @@ class LeaseKeeper:
         except LeaseLost as error:
             return error.reason, 0.0
         except Exception as error:  # a renewal that fails in any way is a renewal to try again
-            log.warning("%s slot %d: renewal failed, trying again: %s", self.lease.topic, self.lease.slot, error)
+            log.warning("%s slot %d: renewal failed, trying again: %s", self.lease.name, self.lease.slot, error)
             with self._guard:
                 self._failure = str(error) or type(error).__name__
                 left_s = self._renewed_at + self.lease.ttl_s * 2 / 3 - self._clock()
@@ -169,7 +169,7 @@ class LeaseKeeper:
         except Exception as error:  # it runs out by itself, and the body's own error matters more
             log.warning(
                 "%s slot %d: not released, so it stays leased for up to %g s: %s",
-                self.lease.topic,
+                self.lease.name,
                 self.lease.slot,
                 self._store.longest_expiry_s(self.lease.ttl_s),
                 error,

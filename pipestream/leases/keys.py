@@ -1,25 +1,27 @@
-"""Which Consul key belongs to which topic, and back.
+"""Which Consul key belongs to which name, and back.
 
-====================================  =====================================
-topic                                 key of its registration and of slot 0
-====================================  =====================================
+====================================  ===========================================
+name                                  key of its registration and of slot 0
+====================================  ===========================================
 ``intake.{datasource}``               ``pipestream/intake-topics/{datasource}``
 ``pipestream.{cluster}.{node}``       ``pipestream/node-topics/{cluster}.{node}``
 ``bridge.{cluster}.{node}``           ``pipestream/bridge-topics/{cluster}.{node}``
 ``dlq.{cluster}.{node}``              ``pipestream/dlq-topics/{cluster}.{node}``
 a topic that an edge names itself     ``pipestream/other-topics/{topic}``
-a backfill of any of them             the topic's key with ``@{backfill}``
-====================================  =====================================
+any of them, drained by a graph       the topic's key with ``@{graph}``
+any of them, in a backfill            the topic's key with ``@{graph}@{backfill}``
+====================================  ===========================================
 
 The lock of slot 0 is on the key itself, those of further slots are under it, at ``…/slots/{slot}``.
 What the operator wants of a topic is at ``pipestream/desired/{topic}``, and when the lease of a slot was last renewed
-at ``pipestream/renewals/{topic}/{slot}``.
+at ``pipestream/renewals/{name}/{slot}``.
 """
 
 from __future__ import annotations
 
 from pipestream.errors import IdInvalid
-from pipestream.topic_names import TopicKind, check_leased
+from pipestream.leases.names import check_leased
+from pipestream.topic_names import TopicKind
 
 ROOT = "pipestream/"
 DESIRED = ROOT + "desired/"
@@ -35,19 +37,19 @@ _OTHERS = ROOT + "other-topics/"
 FOLDERS = (*_FOLDERS.values(), _OTHERS)
 
 
-def topic_key(topic: str) -> str:
-    """Return the key of a topic's registration, which is also the lock of its slot 0.
+def name_key(name: str) -> str:
+    """Return the key of a name's registration, which is also the lock of its slot 0.
 
-    :raises IdInvalid: the name cannot be a topic's.
+    :raises IdInvalid: the name cannot be leased.
     """
-    check_leased(topic)
-    prefix, _, rest = topic.partition(".")
-    return _FOLDERS[prefix] + rest if prefix in _FOLDERS else _OTHERS + topic
+    check_leased(name)
+    prefix, _, rest = name.partition(".")
+    return _FOLDERS[prefix] + rest if prefix in _FOLDERS else _OTHERS + name
 
 
-def slot_key(topic: str, slot: int) -> str:
+def slot_key(name: str, slot: int) -> str:
     """Return the key whose lock is a slot."""
-    key = topic_key(topic)
+    key = name_key(name)
     return key if slot == 0 else f"{key}/slots/{slot}"
 
 
@@ -56,18 +58,18 @@ def desired_key(topic: str) -> str:
     return DESIRED + check_leased(topic)
 
 
-def renewals_folder(topic: str) -> str:
-    """Return what the keys of a topic's renewals begin with."""
-    return f"{RENEWALS}{check_leased(topic)}/"
+def renewals_folder(name: str) -> str:
+    """Return what the keys of a name's renewals begin with."""
+    return f"{RENEWALS}{check_leased(name)}/"
 
 
-def renewal_key(topic: str, slot: int) -> str:
+def renewal_key(name: str, slot: int) -> str:
     """Return the key that says when the lease of a slot was last renewed."""
-    return f"{renewals_folder(topic)}{slot}"
+    return f"{renewals_folder(name)}{slot}"
 
 
 def parse_slot_key(key: str) -> tuple[str, int] | None:
-    """Return the topic and slot whose lock a key is; None for a key that is no slot's."""
+    """Return the name and slot whose lock a key is; None for a key that is not a slot's."""
     for prefix, folder in (*_FOLDERS.items(), ("", _OTHERS)):
         if not key.startswith(folder):
             continue
@@ -79,8 +81,8 @@ def parse_slot_key(key: str) -> tuple[str, int] | None:
             case _:
                 return None
         try:
-            topic = check_leased(f"{prefix}.{rest}" if prefix else rest)
+            name = check_leased(f"{prefix}.{rest}" if prefix else rest)
         except IdInvalid:
             return None  # someone else's key; it is theirs to look after
-        return topic, int(slot)
+        return name, int(slot)
     return None

@@ -10,8 +10,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from pipestream.leases.store import Assignment, DesiredState, Lease, check_request, lay_out
-from pipestream.topic_names import check_leased, is_backfill_lease
+from pipestream.leases.names import check_leased, is_backfill_lease, leased_topic
+from pipestream.leases.store import Assignment, DesiredState, Lease, check_request, is_asked_for, lay_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,21 +31,20 @@ class NoLeaseStore:
         self._states: dict[str, DesiredState] = {}
         self._lock = threading.Lock()
 
-    def register(self, topics: Sequence[str]) -> None:
-        names = [check_leased(topic) for topic in topics]
+    def register(self, names: Sequence[str]) -> None:
+        checked = [check_leased(name) for name in names]
         with self._lock:
-            for name in names:
+            for name in checked:
                 self._states.setdefault(name, DesiredState())
 
-    def unregister(self, topics: Sequence[str]) -> None:
-        names = [check_leased(topic) for topic in topics]
-        with self._lock:
-            for name in names:
-                self._states.pop(name, None)
+    def unregister(self, names: Sequence[str]) -> None:
+        for name in [check_leased(name) for name in names]:
+            with self._lock:
+                self._states = {each: state for each, state in self._states.items() if not is_asked_for(each, name)}
 
     def topics(self) -> list[str]:
         with self._lock:
-            return sorted(name for name in self._states if not is_backfill_lease(name))
+            return sorted({leased_topic(name) for name in self._states if not is_backfill_lease(name)})
 
     def desired(self, topic: str) -> DesiredState:
         with self._lock:
@@ -64,10 +63,10 @@ class NoLeaseStore:
         with self._lock:
             self._states[topic] = DesiredState(started=state.started)
 
-    def acquire(self, topic: str, slot: int, holder: str, ttl_s: float) -> Lease:
+    def acquire(self, name: str, slot: int, holder: str, ttl_s: float) -> Lease:
         check_request(slot, holder, ttl_s)
-        self.register([topic])
-        return Lease(topic, slot, holder, token=0, ttl_s=ttl_s)
+        self.register([name])
+        return Lease(name, slot, holder, token=0, ttl_s=ttl_s)
 
     def renew(self, lease: Lease) -> None:
         """Nothing runs out here."""
@@ -79,15 +78,17 @@ class NoLeaseStore:
         """Nothing stays taken."""
         return 0.0
 
-    def wait_free(self, topic: str, slot: int, timeout_s: float) -> bool:  # noqa: ARG002
-        check_leased(topic)
+    def wait_free(self, name: str, slot: int, timeout_s: float) -> bool:  # noqa: ARG002
+        check_leased(name)
         return True
 
-    def assignments(self, topic: str | None = None) -> list[Assignment]:
-        """Return one free slot per registered topic: who drains it is not known here."""
-        if topic is not None:
-            check_leased(topic)
-        return lay_out({name: 1 for name in self.topics() if topic in (None, name)}, [])
+    def assignments(self, name: str | None = None) -> list[Assignment]:
+        """Return one free slot per registered name: who drains it is not known here."""
+        if name is not None:
+            check_leased(name)
+        with self._lock:
+            registered = dict.fromkeys(self._states, 1)
+        return lay_out(registered, [], name)
 
     def close(self) -> None:
         """Nothing to give back."""

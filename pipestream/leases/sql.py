@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipestream.database import Connection, Database
 from pipestream.errors import LeaseLost, LeaseUnavailable
+from pipestream.leases.names import check_leased, is_backfill_lease, leased_topic
 from pipestream.leases.store import EXPIRY_SLACK_S, Assignment, DesiredState, Lease, check_request, lay_out
-from pipestream.topic_names import check_leased, is_backfill_lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ REGISTER = "INSERT INTO pipeline_state (pipeline_id) SELECT unnest(%s::text[]) O
 # Takes a slot that is free, that ran out, or that this very attempt took already (its answer was lost).
 ACQUIRE = """
 INSERT INTO leases AS held (pipeline_id, slot, worker_id, lease_until, token, handle, acquired_at)
-VALUES (%(topic)s, %(slot)s, %(holder)s, clock_timestamp() + %(ttl)s, nextval('lease_tokens'), %(handle)s,
+VALUES (%(name)s, %(slot)s, %(holder)s, clock_timestamp() + %(ttl)s, nextval('lease_tokens'), %(handle)s,
         clock_timestamp())
 ON CONFLICT (pipeline_id, slot) DO UPDATE
 SET worker_id = excluded.worker_id, lease_until = excluded.lease_until, token = excluded.token,
@@ -66,13 +66,13 @@ RETURNING token
 
 RENEW = """
 UPDATE leases SET lease_until = clock_timestamp() + %(ttl)s
-WHERE pipeline_id = %(topic)s AND slot = %(slot)s AND worker_id = %(holder)s AND token = %(token)s
+WHERE pipeline_id = %(name)s AND slot = %(slot)s AND worker_id = %(holder)s AND token = %(token)s
   AND lease_until > clock_timestamp()
 """
 
 RELEASE = """
 DELETE FROM leases
-WHERE pipeline_id = %(topic)s AND slot = %(slot)s AND worker_id = %(holder)s AND token = %(token)s
+WHERE pipeline_id = %(name)s AND slot = %(slot)s AND worker_id = %(holder)s AND token = %(token)s
 """
 
 
@@ -83,24 +83,29 @@ class SqlLeaseStore:
         self._database = Database(settings.postgres_dsn)
         self._has_schema = False
 
-    def register(self, topics: Sequence[str]) -> None:
-        # Sorted, so that two that register the same topics take their rows in the same order.
-        names = sorted({check_leased(topic) for topic in topics})
-        self._run(lambda c: c.execute(REGISTER, (names,)))
+    def register(self, names: Sequence[str]) -> None:
+        # Sorted, so that two that register the same names take their rows in the same order.
+        checked = sorted({check_leased(name) for name in names})
+        self._run(lambda c: c.execute(REGISTER, (checked,)))
 
-    def unregister(self, topics: Sequence[str]) -> None:
-        names = [check_leased(topic) for topic in topics]
+    def unregister(self, names: Sequence[str]) -> None:
+        checked = [check_leased(name) for name in names]
 
         def forget(connection: Connection) -> None:
-            connection.execute("DELETE FROM leases WHERE pipeline_id = ANY(%s)", (names,))
-            connection.execute("DELETE FROM pipeline_state WHERE pipeline_id = ANY(%s)", (names,))
+            for table in ("leases", "pipeline_state"):
+                # A topic's name is given for all its lanes too.
+                connection.execute(
+                    f"DELETE FROM {table} WHERE pipeline_id = ANY(%(names)s)"  # noqa: S608 - a name of ours
+                    " OR split_part(pipeline_id, '@', 1) = ANY(%(names)s)",
+                    {"names": checked},
+                )
             connection.execute(f"NOTIFY {CHANNEL}")
 
         self._run(forget)
 
     def topics(self) -> list[str]:
         rows = self._run(lambda c: c.execute("SELECT pipeline_id FROM pipeline_state").fetchall())
-        return sorted(name for (name,) in rows if not is_backfill_lease(name))
+        return sorted({leased_topic(name) for (name,) in rows if not is_backfill_lease(name)})
 
     def desired(self, topic: str) -> DesiredState:
         query = "SELECT desired = 'started', replicas FROM pipeline_state WHERE pipeline_id = %s"
@@ -116,12 +121,12 @@ class SqlLeaseStore:
         values = (check_leased(topic), "started" if state.started else "stopped", state.replicas)
         self._run(lambda c: c.execute(statement, values))
 
-    def acquire(self, topic: str, slot: int, holder: str, ttl_s: float) -> Lease:
+    def acquire(self, name: str, slot: int, holder: str, ttl_s: float) -> Lease:
         check_request(slot, holder, ttl_s)
-        check_leased(topic)
+        check_leased(name)
         handle = str(uuid.uuid4())
         values = {
-            "topic": topic,
+            "name": name,
             "slot": slot,
             "holder": holder,
             "ttl": timedelta(seconds=ttl_s),
@@ -130,30 +135,30 @@ class SqlLeaseStore:
 
         def take(connection: Connection) -> int | str:
             """Return the token, or else the name of the holder."""
-            connection.execute(REGISTER, ([topic],))
+            connection.execute(REGISTER, ([name],))
             won = connection.execute(ACQUIRE, values).fetchone()
             if won:
                 return int(won[0])
-            query = "SELECT worker_id FROM leases WHERE pipeline_id = %(topic)s AND slot = %(slot)s"
+            query = "SELECT worker_id FROM leases WHERE pipeline_id = %(name)s AND slot = %(slot)s"
             row = connection.execute(query, values).fetchone()
             return str(row[0]) if row else "a holder that has just left"
 
         answer = self._run(take, serializable=True)
         if isinstance(answer, str):
-            raise LeaseUnavailable(topic, slot, answer)
-        return Lease(topic, slot, holder, answer, ttl_s, handle)
+            raise LeaseUnavailable(name, slot, answer)
+        return Lease(name, slot, holder, answer, ttl_s, handle)
 
     def renew(self, lease: Lease) -> None:
         def extend(connection: Connection) -> str:
             """Return why the lease is lost; nothing if it is not."""
             if connection.execute(RENEW, _values(lease)).rowcount:
                 return ""
-            holder = _find_holder(connection, lease.topic, lease.slot)
+            holder = _find_holder(connection, lease.name, lease.slot)
             return f"{holder} holds it now" if holder else "it ran out, or the topic was unregistered"
 
         reason = self._run(extend)
         if reason:
-            raise LeaseLost(lease.topic, lease.slot, reason)
+            raise LeaseLost(lease.name, lease.slot, reason)
 
     def release(self, lease: Lease) -> None:
         def give_back(connection: Connection) -> None:
@@ -165,12 +170,12 @@ class SqlLeaseStore:
     def longest_expiry_s(self, ttl_s: float) -> float:
         return ttl_s + EXPIRY_SLACK_S
 
-    def wait_free(self, topic: str, slot: int, timeout_s: float) -> bool:
+    def wait_free(self, name: str, slot: int, timeout_s: float) -> bool:
         """Wait for a release to be notified, or for the lease to run out.
 
         Takes a connection of its own: the shared one must stay free for renewals.
         """
-        check_leased(topic)
+        check_leased(name)
         self._run(lambda _: None)  # makes the tables
         deadline = time.monotonic() + timeout_s
         query = """
@@ -182,7 +187,7 @@ class SqlLeaseStore:
                 connection.execute(f"LISTEN {CHANNEL}")  # before the first look, or a release between is missed
             while True:
                 with self._database.limited(connection):
-                    row = connection.execute(query, (topic, slot)).fetchone()
+                    row = connection.execute(query, (name, slot)).fetchone()
                 if row is None:
                     return True
                 left_s = deadline - time.monotonic()
@@ -191,20 +196,22 @@ class SqlLeaseStore:
                 for _ in connection.notifies(timeout=min(left_s, row[0]), stop_after=1):
                     pass
 
-    def assignments(self, topic: str | None = None) -> list[Assignment]:
+    def assignments(self, name: str | None = None) -> list[Assignment]:
         states = """
             SELECT pipeline_id, replicas FROM pipeline_state
-            WHERE %(topic)s::text IS NULL OR pipeline_id = %(topic)s
+            WHERE %(topic)s::text IS NULL OR split_part(pipeline_id, '@', 1) = %(topic)s
         """
         leases = """
             SELECT pipeline_id, slot, worker_id, token, lease_until FROM leases
-            WHERE lease_until > clock_timestamp() AND (%(topic)s::text IS NULL OR pipeline_id = %(topic)s)
+            WHERE lease_until > clock_timestamp()
+              AND (%(topic)s::text IS NULL OR split_part(pipeline_id, '@', 1) = %(topic)s)
         """
-        values = {"topic": None if topic is None else check_leased(topic)}
+        # The row of the topic has the replicas of its lanes.
+        values = {"topic": None if name is None else leased_topic(check_leased(name))}
         replicas, held = self._run(
             lambda c: (c.execute(states, values).fetchall(), c.execute(leases, values).fetchall())
         )
-        return lay_out(dict(replicas), [Assignment(*row) for row in held])
+        return lay_out(dict(replicas), [Assignment(*row) for row in held], name)
 
     def close(self) -> None:
         self._database.close()
@@ -227,7 +234,7 @@ def _make_schema(connection: Connection) -> None:
 
 def _values(lease: Lease) -> dict[str, Any]:
     return {
-        "topic": lease.topic,
+        "name": lease.name,
         "slot": lease.slot,
         "holder": lease.holder,
         "token": lease.token,
@@ -235,9 +242,9 @@ def _values(lease: Lease) -> dict[str, Any]:
     }
 
 
-def _find_holder(connection: Connection, topic: str, slot: int) -> str:
+def _find_holder(connection: Connection, name: str, slot: int) -> str:
     query = """
         SELECT worker_id FROM leases WHERE pipeline_id = %s AND slot = %s AND lease_until > clock_timestamp()
     """
-    row = connection.execute(query, (topic, slot)).fetchone()
+    row = connection.execute(query, (name, slot)).fetchone()
     return str(row[0]) if row else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from pipestream.topic_names import is_backfill_lease
+from pipestream.leases.names import is_backfill_lease, leased_lane, leased_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,9 +26,10 @@ both by a server that may have much else to do."""
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """One slot of a topic, held for a time."""
+    """One slot of a topic in a lane, held for a time."""
 
-    topic: str
+    name: str
+    """What is leased; see ``names.py``."""
     slot: int
     holder: str
     token: int
@@ -37,6 +38,10 @@ class Lease:
     """How long it outlives its last renewal. May be more than was asked for: Consul's least is 10 s."""
     handle: str = ""
     """What the store needs to know its own lease again (a Consul session's id)."""
+
+    @property
+    def topic(self) -> str:
+        return leased_topic(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,32 +58,47 @@ class DesiredState:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One slot of a registered topic, and who has it. ``holder`` is empty for a free slot."""
+    """One slot of a registered topic in a lane, and who has it. ``holder`` is empty for a free slot."""
 
-    topic: str
+    name: str
+    """What is leased; see ``names.py``."""
     slot: int
     holder: str = ""
     token: int = 0
     until: datetime | None = None
     """When it runs out unless renewed; None where another program holds it, or has not said."""
 
+    @property
+    def topic(self) -> str:
+        return leased_topic(self.name)
+
+    @property
+    def lane(self) -> str:
+        """Return the graph that drains the topic in this slot, or ``GRAPH@ID`` for a backfill.
+
+        Empty for a topic that is registered by its own name only, as no graph has been applied to it.
+        """
+        return leased_lane(self.name)
+
 
 class LeaseStore(Protocol):
-    """Keeps the registered topics, their desired state, and who holds which slot.
+    """Keeps the registered names, the desired state of topics, and who holds which slot.
+
+    A name is a topic, or a topic in a lane (``names.py``): leases are taken on the second, and what the operator wants
+    is said of the first.
 
     Safe to share between threads. Every method may raise a TransientError when the server behind the store
-    does not answer, within seconds; none waits for ever. A name that is no topic of the product, nor a backfill of
-    one, raises IdInvalid.
+    does not answer, within seconds; none waits forever. A name that cannot be leased raises IdInvalid.
     """
 
-    def register(self, topics: Sequence[str]) -> None:
-        """Make topics known; those already known keep their desired state."""
+    def register(self, names: Sequence[str]) -> None:
+        """Make names known; topics already known keep their desired state."""
 
-    def unregister(self, topics: Sequence[str]) -> None:
-        """Forget topics, their desired state and their leases."""
+    def unregister(self, names: Sequence[str]) -> None:
+        """Forget names and their leases. With a topic, its desired state and all its lanes are forgotten."""
 
     def topics(self) -> list[str]:
-        """Return the registered topics, sorted."""
+        """Return the topics that are registered, by their own names or in the lane of a graph, sorted."""
 
     def desired(self, topic: str) -> DesiredState:
         """Return what the operator wants of a topic; an unknown topic is started with one replica."""
@@ -86,8 +106,8 @@ class LeaseStore(Protocol):
     def set_desired(self, topic: str, state: DesiredState) -> None:
         """Change what the operator wants of a topic, and register it if it was not."""
 
-    def acquire(self, topic: str, slot: int, holder: str, ttl_s: float) -> Lease:
-        """Take a slot, and register its topic if it was not.
+    def acquire(self, name: str, slot: int, holder: str, ttl_s: float) -> Lease:
+        """Take a slot, and register its name if it was not.
 
         Any slot may be asked for, also one beyond the desired replicas: it is runs that obey them.
         A holder that has the slot already is refused like any other, for it may be a second process with
@@ -111,29 +131,44 @@ class LeaseStore(Protocol):
         Longer than the TTL where the store has a least TTL of its own, or is slow to see it run out.
         """
 
-    def wait_free(self, topic: str, slot: int, timeout_s: float) -> bool:
+    def wait_free(self, name: str, slot: int, timeout_s: float) -> bool:
         """Wait until nobody holds a slot, and say whether that came true in time.
 
         Free when it returns is not free for you: acquire it, and expect to be refused.
         """
 
-    def assignments(self, topic: str | None = None) -> list[Assignment]:
-        """Return every slot of every registered topic (or of one), held or free, in order."""
+    def assignments(self, name: str | None = None) -> list[Assignment]:
+        """Return every slot that is registered, held or free, in order.
+
+        :param name: only those of a topic, in all its lanes, or only those of a topic in one lane.
+        """
 
     def close(self) -> None:
         """Give back connections."""
 
 
-def lay_out(replicas: Mapping[str, int], held: Sequence[Assignment]) -> list[Assignment]:
-    """Return every slot of the topics of ``replicas``, free or held, in order of topic and slot.
+def lay_out(replicas: Mapping[str, int], held: Sequence[Assignment], name: str | None = None) -> list[Assignment]:
+    """Return every slot of the registered names, free or held, in order of name and slot.
 
     A slot beyond the replicas is there only while someone holds it, after scaling down. So is that of a backfill,
-    which nobody is to take up once it is done.
+    which nobody takes again once it is done, and that of a topic's own name where graphs have lanes on the topic.
+
+    :param replicas: of every registered name; those of a topic hold for its lanes.
+    :param name: only the slots of this topic, or of this topic in a lane.
     """
-    wanted = {topic: 0 if is_backfill_lease(topic) else count for topic, count in replicas.items()}
-    slots = {(topic, slot): Assignment(topic, slot) for topic, count in wanted.items() for slot in range(count)}
-    slots.update({(found.topic, found.slot): found for found in held if found.topic in replicas})
-    return [slots[key] for key in sorted(slots)]
+    drained = {leased_topic(each) for each in replicas if leased_lane(each) and not is_backfill_lease(each)}
+    slots: dict[tuple[str, int], Assignment] = {}
+    for each, count in replicas.items():
+        is_idle = is_backfill_lease(each) or each in drained
+        for slot in range(0 if is_idle else replicas.get(leased_topic(each), count)):
+            slots[each, slot] = Assignment(each, slot)
+    slots.update({(found.name, found.slot): found for found in held if found.name in replicas})
+    return [slots[key] for key in sorted(slots) if is_asked_for(key[0], name)]
+
+
+def is_asked_for(name: str, asked: str | None) -> bool:
+    """Tell whether a registered name is among those that were asked for: all, a topic's, or a single one."""
+    return asked is None or asked in (name, leased_topic(name))
 
 
 def check_request(slot: int, holder: str, ttl_s: float) -> None:

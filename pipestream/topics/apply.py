@@ -10,6 +10,7 @@ from pipestream.graph.flow import slots_of
 from pipestream.graph.folder_rules import check_together
 from pipestream.graph.load import check_graph
 from pipestream.graph.model import Graph, GraphMode
+from pipestream.leases.names import lease_name
 from pipestream.leases.store import DesiredState
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.changes import TopicChanges, narrow_dead_letters, plan_topics
@@ -93,6 +94,8 @@ def apply_graph(
     """
     admin = admin or TopicAdmin(settings)
     changes = preview_graph(graph, settings, versions, admin=admin)
+    before = versions.active(graph.graph_id)
+    left = set(leased_topics(before)) - set(leased_topics(graph)) if before else set()
 
     created = admin.create(changes.create)
     admin.grow(changes.grow)
@@ -105,6 +108,8 @@ def apply_graph(
     retired = tuple(topic for topic in changes.retire if force or _holds_nothing_unread(topic, admin, is_drained))
     unread = tuple(topic for topic in changes.retire if topic not in retired)
     lease_store.unregister(sorted(set(changes.retire) & set(lease_store.topics()) - set(unread)))
+    # Another graph may still drain a datasource that this one has left.
+    lease_store.unregister([lease_name(topic, graph.graph_id) for topic in left - set(unread)])
     admin.delete(retired)
     versions.note_leftovers(graph.graph_id, unread)
     return Applied(
@@ -119,13 +124,13 @@ def apply_graph(
 
 
 def _register(graph: Graph, lease_store: LeaseStore) -> None:
-    """Make the drained topics known. Those already known keep what the operator has set."""
+    """Make the drained topics and the graph's lane on each known. Known topics keep what the operator has set."""
     topics = leased_topics(graph)
     for topic in sorted(set(topics) - set(lease_store.topics())):
         # Registers it at once: a crash in between must not leave it known with the wrong number.
         if (slots := slots_of(graph, topic)) > 1:
             lease_store.set_desired(topic, DesiredState(replicas=slots))
-    lease_store.register(topics)
+    lease_store.register([*topics, *(lease_name(topic, graph.graph_id) for topic in topics)])
 
 
 def _refuse_invalid(graph: Graph, others: list[Graph]) -> None:

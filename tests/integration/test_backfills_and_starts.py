@@ -20,8 +20,8 @@ from pipestream.errors import OffsetsExpired, TopicReplaced
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import load_graph
 from pipestream.leases import open_lease_store
+from pipestream.leases.names import lease_name
 from pipestream.leases.none import NoLeaseStore
-from pipestream.topic_names import backfill_lease
 from pipestream.topics.admin import TopicAdmin
 from pipestream_testing.retention import delete_before
 
@@ -241,14 +241,15 @@ def test_a_backfill_goes_on_beside_a_live_run_and_one_of_its_name_of_another_gra
     topic = f"intake.{unique}"
     pipeline.send(topic, ["a0", "a1"])
     with closing(open_lease_store(pipeline.settings)) as leases:
-        live = leases.acquire(topic, 0, "live@elsewhere:1", 600)
-        others = backfill_lease(topic, "another-graph@beside")
+        of_live = lease_name(topic, unique)
+        live = leases.acquire(of_live, 0, "live@elsewhere:1", 600)
+        others = lease_name(topic, "another-graph@beside")
         leases.acquire(others, 0, "other@elsewhere:1", 600)
         request = DrainRequest(pipeline.graph, topic, "run-1", 100, backfill=Backfill("beside", offsets={0: (0, 2)}))
         held = []
 
         def look(tasks):
-            held.extend((each.topic, each.holder) for each in leases.assignments() if each.holder)
+            held.extend((each.name, each.holder) for each in leases.assignments() if each.holder)
             return LocalRunner(pipeline.settings)(tasks)
 
         report = run_drain(request, pipeline.settings, look, leases=leases)
@@ -257,9 +258,9 @@ def test_a_backfill_goes_on_beside_a_live_run_and_one_of_its_name_of_another_gra
         known = {name for (name,) in connection.execute("SELECT pipeline_id FROM pipeline_state")}
 
     assert (report.status, report.records) == ("drained", 2)
-    ours = backfill_lease(topic, f"{unique}@beside")
-    assert {name for name, _ in held} == {topic, others, ours}
-    assert {topic, others} <= known
+    ours = lease_name(topic, f"{unique}@beside")
+    assert {name for name, _ in held} == {of_live, others, ours}
+    assert {of_live, others} <= known
     assert ours not in known, "a backfill that is done is forgotten"
 
 

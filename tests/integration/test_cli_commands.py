@@ -8,6 +8,7 @@ import pytest
 
 from pipestream.drain.audit import audit_topic
 from pipestream.leases import open_lease_store
+from pipestream.leases.names import lease_name
 from pipestream_testing.pipeline import Pipeline
 
 pytestmark = pytest.mark.stack
@@ -108,7 +109,9 @@ def test_topics_that_are_missing_are_told(run, graph_file, unique):
     assert f"intake.{unique}" in ran.err
 
 
-def test_a_topic_that_is_missing_cannot_be_drained(run, graph_file, unique):
+def test_a_topic_that_is_missing_cannot_be_drained(run, graph_file, unique, monkeypatch):
+    monkeypatch.setenv("PIPESTREAM_TOPIC_ATTEMPTS", "1")
+
     ran = run("drain", "--graph", graph_file, "--topic", f"intake.{unique}")
 
     assert ran.code == 2
@@ -119,7 +122,7 @@ def test_a_drain_says_who_holds_the_lease(run, applied, settings, unique):
     topic = f"intake.{unique}"
     Pipeline(settings, applied).send(topic, ["a"])
     store = open_lease_store(settings)
-    lease = store.acquire(topic, 0, "somebody else", 600)
+    lease = store.acquire(lease_name(topic, unique), 0, "somebody else", 600)
     try:
         ran = run("drain", "--graph", applied, "--topic", topic)
         slots = run("leases", topic, "--json").json()["slots"]
@@ -178,7 +181,7 @@ def test_the_holder_of_a_slot_is_shown_with_its_time_and_token(
     topic = f"intake.{unique}"
     leases = open_lease_store(settings.model_copy(update={"leases": store}))
     before = datetime.now(UTC)
-    lease = leases.acquire(topic, 0, "somebody else", 600)
+    lease = leases.acquire(lease_name(topic, unique), 0, "somebody else", 600)
     after = datetime.now(UTC)
     try:
         (slot,) = run(command, topic, "--json").json()["slots"]
@@ -193,7 +196,8 @@ def test_the_holder_of_a_slot_is_shown_with_its_time_and_token(
     # Consul may keep a session for twice its time.
     assert before + timedelta(seconds=600) <= until <= after + timedelta(seconds=1_200)
     assert shown.rstrip().splitlines()[-1].split() == [
-        topic, "started", "x", "1", "0", "somebody", "else", *f"{until:%Y-%m-%d %H:%M:%S}".split(), str(lease.token)
+        topic, unique, "started", "x", "1", "0", "somebody", "else",
+        *f"{until:%Y-%m-%d %H:%M:%S}".split(), str(lease.token)
     ]  # fmt: skip
 
 

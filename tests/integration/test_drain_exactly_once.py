@@ -15,6 +15,7 @@ from pipestream.graph.hashing import graph_hash
 from pipestream.graph.versions import GraphVersions, find_version
 from pipestream.kafka.records import header
 from pipestream.leases import open_lease_store
+from pipestream.leases.names import lease_name
 from pipestream.leases.none import NoLeaseStore
 from pipestream.ledger import EntryKind
 from pipestream.objects.store import open_store
@@ -182,7 +183,7 @@ def test_a_range_that_mostly_fails_stops_before_its_dead_letters_are_written(pip
 def test_while_one_run_holds_the_lease_another_is_skipped_and_told_who_holds_it(pipeline, topics):
     pipeline.send(topics.intake, ["a1"])
     leases = open_lease_store(pipeline.settings)
-    lease = leases.acquire(topics.intake, 0, "run-1@elsewhere:1", 600)
+    lease = leases.acquire(lease_name(topics.intake, pipeline.graph.graph_id), 0, "run-1@elsewhere:1", 600)
 
     report = pipeline.drain(topics.intake, "run-2")
 

@@ -10,6 +10,7 @@ import pytest
 
 from pipestream.errors import IdInvalid, LeaseLost, LeaseUnavailable
 from pipestream.leases import Assignment, DesiredState, open_lease_store
+from pipestream.leases.names import lease_name
 from pipestream.leases.store import lay_out
 from pipestream.topic_names import (
     bridge_topic,
@@ -428,6 +429,62 @@ def test_a_free_slot_has_no_end(store, topic):
     store.release(store.acquire(topic, 0, "worker-a", TTL_S))
 
     assert store.assignments(topic) == [Assignment(topic, 0, holder="", token=0, until=None)]
+
+
+@coordinated
+def test_two_graphs_lease_the_same_slot_of_a_topic_and_backfills_lease_their_own(open_store, store, topic):
+    names = [lease_name(topic, lane) for lane in ("g", "h", "g@march", "h@march")]
+
+    for name in names:
+        store.acquire(name, 0, f"run of {name}", TTL_S)
+
+    held = [(found.topic, found.lane, found.holder) for found in open_store().assignments(topic)]
+    assert held == [(topic, lane, f"run of {topic}@{lane}") for lane in ("g", "g@march", "h", "h@march")]
+    with pytest.raises(LeaseUnavailable, match=f"leased by run of {topic}@g"):
+        open_store().acquire(names[0], 0, "another run", TTL_S)
+
+
+@coordinated
+def test_the_replicas_of_a_topic_hold_for_every_graph_that_drains_it(store, topic):
+    store.register([lease_name(topic, "g"), lease_name(topic, "h")])
+    store.set_desired(topic, DesiredState(replicas=2))
+
+    slots = [(found.lane, found.slot) for found in store.assignments(topic)]
+
+    assert slots == [("g", 0), ("g", 1), ("h", 0), ("h", 1)]
+    assert store.topics().count(topic) == 1
+
+
+@coordinated
+def test_the_slots_of_one_graph_can_be_asked_for(store, topic):
+    store.set_desired(topic, DesiredState(replicas=2))
+    store.acquire(lease_name(topic, "g"), 1, "worker-a", TTL_S)
+    store.acquire(lease_name(topic, "h"), 0, "worker-b", TTL_S)
+
+    slots = [(found.slot, found.holder) for found in store.assignments(lease_name(topic, "g"))]
+
+    assert slots == [(0, ""), (1, "worker-a")]
+
+
+@every_kind
+def test_a_topic_is_forgotten_with_all_its_lanes_and_no_other_topic(store, topic, unique):
+    longer = node_topic(unique, "parser2")
+    store.register([topic, lease_name(topic, "g"), lease_name(topic, "g@march"), longer, lease_name(longer, "g")])
+
+    store.unregister([topic])
+
+    assert store.assignments(topic) == []
+    assert {found.name for found in store.assignments(longer)} == {lease_name(longer, "g")}
+    store.unregister([longer])
+
+
+@every_kind
+def test_a_lane_is_forgotten_alone(store, topic):
+    store.register([topic, lease_name(topic, "g"), lease_name(topic, "h")])
+
+    store.unregister([lease_name(topic, "g")])
+
+    assert [found.lane for found in store.assignments(topic)] == ["h"]
 
 
 @pytest.mark.parametrize("kind", ["none"])

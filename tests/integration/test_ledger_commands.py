@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from pipestream.leases import open_lease_store
+from pipestream.leases.names import lease_name
 
 pytestmark = pytest.mark.stack
 
@@ -56,12 +57,12 @@ def test_heads_are_moved_to_a_place_and_told_as_json(rebaseline, drained):
 
 def test_while_a_run_drains_the_topic_the_operator_is_told_who(rebaseline, pipeline, drained):
     with closing(open_lease_store(pipeline.settings)) as leases:
-        lease = leases.acquire(drained, 0, "run-2@worker", 600)
+        lease = leases.acquire(lease_name(drained, pipeline.graph.graph_id), 0, "run-2@worker", 600)
         code, _, err = rebaseline("--to", "earliest", "--yes")
         leases.release(lease)
 
     assert code == 1
-    assert f"{drained} slot 0 is leased by run-2@worker" in err
+    assert f"{drained}@{pipeline.graph.graph_id} slot 0 is leased by run-2@worker" in err
     assert pipeline.ledger.heads(pipeline.graph.graph_id, drained, [0]) == {0: 3}
 
 

@@ -13,6 +13,7 @@ from pipestream.errors import LeaseUnavailable, LedgerBusy, OffsetsExpired, Term
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import range_consumer, transactional_producer
 from pipestream.leases import DesiredState
+from pipestream.leases.names import lease_name
 from pipestream.ledger import EntryKind, Ledger
 from pipestream.topics.admin import TopicAdmin
 from pipestream_testing.retention import delete_before
@@ -146,7 +147,7 @@ def test_while_a_run_holds_any_slot_no_head_moves(pipeline, topic, move, leases,
     pipeline.send(topic, ["a", "b"])
     pipeline.drain(topic, "run-1")
     leases.set_desired(topic, DesiredState(replicas=replicas))
-    lease = leases.acquire(topic, held, "run-2@worker", 600)
+    lease = leases.acquire(lease_name(topic, pipeline.graph.graph_id), held, "run-2@worker", 600)
 
     with pytest.raises(LeaseUnavailable, match=f"slot {held} is leased by run-2@worker"):
         move("earliest")

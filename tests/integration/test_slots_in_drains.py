@@ -23,6 +23,7 @@ from pipestream.errors import (
     TopicReplaced,
 )
 from pipestream.leases import DesiredState
+from pipestream.leases.names import lease_name
 from pipestream.topics.admin import TopicAdmin
 from pipestream_testing.pipeline import Pipeline
 from pipestream_testing.retention import delete_before
@@ -37,7 +38,7 @@ def test_a_run_drains_every_free_slot_and_leaves_the_taken_ones_to_their_holders
     pipeline.send(topic, ["a1", "a2"], partition=0)
     pipeline.send(topic, ["b1"], partition=1)
     leases.set_desired(topic, DesiredState(replicas=2))
-    other = leases.acquire(topic, 1, "run-x@elsewhere:1", 600)
+    other = leases.acquire(lease_name(topic, pipeline.graph.graph_id), 1, "run-x@elsewhere:1", 600)
 
     first = pipeline.drain(topic, "run-1")
     leases.release(other)

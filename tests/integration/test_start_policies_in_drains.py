@@ -11,6 +11,7 @@ from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.graph.load import load_graph
 from pipestream.kafka.broker import Broker
+from pipestream.leases.names import lease_name
 from pipestream.leases.none import NoLeaseStore
 from pipestream.leases.sql import SqlLeaseStore
 from pipestream.leases.store import DesiredState
@@ -211,7 +212,7 @@ def test_all_partitions_begin_with_the_first_run_even_those_that_another_slot_dr
     TopicAdmin(filled.settings).grow({filled.intake: 4})  # the last two are empty
     leases = SqlLeaseStore(filled.settings)
     leases.set_desired(filled.intake, DesiredState(replicas=2))
-    other = leases.acquire(filled.intake, 1, "worker@elsewhere:1", 600)
+    other = leases.acquire(lease_name(filled.intake, filled.pipeline.graph.graph_id), 1, "worker@elsewhere:1", 600)
     request = DrainRequest(filled.pipeline.graph, filled.intake, "slot-0", 1_000)
     run_drain(request, filled.settings, LocalRunner(filled.settings), leases=leases)
     leases.release(other)

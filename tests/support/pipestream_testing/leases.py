@@ -80,20 +80,20 @@ class FlakyLeaseStore(NoLeaseStore):
             self.changed.wait_for(lambda: not self._is_blocked)
         if error := self._planned.popleft() if self._planned else self.renewal_error:
             raise error
-        if self._held.get((lease.topic, lease.slot)) != lease:
-            raise LeaseLost(lease.topic, lease.slot, "someone else holds it now")
+        if self._held.get((lease.name, lease.slot)) != lease:
+            raise LeaseLost(lease.name, lease.slot, "someone else holds it now")
 
     def release(self, lease: Lease) -> None:
         self.releases.append(lease)
         if self.release_error is not None:
             raise self.release_error
         with self.changed:
-            if self._held.get((lease.topic, lease.slot)) == lease:
-                del self._held[lease.topic, lease.slot]
+            if self._held.get((lease.name, lease.slot)) == lease:
+                del self._held[lease.name, lease.slot]
 
     def longest_expiry_s(self, ttl_s: float) -> float:
         return ttl_s
 
     def assignments(self, topic: str | None = None) -> list[Assignment]:
-        held = [Assignment(lease.topic, lease.slot, lease.holder, lease.token) for lease in self._held.values()]
-        return lay_out({name: 1 for name in self.topics() if topic in (None, name)}, held)
+        held = [Assignment(lease.name, lease.slot, lease.holder, lease.token) for lease in self._held.values()]
+        return lay_out(dict.fromkeys(self._states, 1), held, topic)

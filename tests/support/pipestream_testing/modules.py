@@ -52,7 +52,7 @@ def meeting(document: PipeDoc, context: ModuleContext) -> PipeDoc:
     Each leaves a file in ``config.folder`` when it comes, so a document that is alone waits, and then fails.
     """
     folder, parties = Path(context.config["folder"]), int(context.config["parties"])
-    (folder / f"{document.doc_id}.here").touch()
+    (folder / f"{context.node_id}-{document.doc_id}.here").touch()
     deadline = time.monotonic() + 200
     while len(list(folder.glob("*.here"))) < parties:
         if time.monotonic() > deadline:

@@ -240,7 +240,7 @@ class HeldStore(NoLeaseStore):
 
     def assignments(self, topic=None):
         until = datetime(2026, 3, 1, 8, 30, tzinfo=UTC)
-        return [Assignment("intake.a", 0, "run-1@host:1", 1_234_567, until)]
+        return [Assignment("intake.a@g", 0, "run-1@host:1", 1_234_567, until)]
 
 
 @pytest.mark.parametrize("command", ["leases", "assignments"])
@@ -249,8 +249,19 @@ def test_a_table_of_leases_shows_slot_holder_time_and_the_token_as_it_is_written
 
     *_, names, _, row = run(command).out.rstrip().splitlines()
 
-    assert names.split() == ["topic", "wanted", "slot", "holder", "until", "(UTC)", "token"]
-    assert row.split() == ["intake.a", "started", "x", "1", "0", "run-1@host:1", "2026-03-01", "08:30:00", "1234567"]
+    assert names.split() == ["topic", "graph", "wanted", "slot", "holder", "until", "(UTC)", "token"]
+    assert row.split() == [
+        "intake.a",
+        "g",
+        "started",
+        "x",
+        "1",
+        "0",
+        "run-1@host:1",
+        "2026-03-01",
+        "08:30:00",
+        "1234567",
+    ]
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ def test_a_lane_has_the_names_it_always_had(request_, name, group, plan_id):
     assert (request_.lane.name, request_.lane.group, request_.plan_id(2)) == (name, group, plan_id)
 
 
-def test_a_live_run_leases_the_topic():
-    assert LIVE.lease_name == "intake.files"
+def test_a_live_run_leases_the_topic_in_the_lane_of_its_graph():
+    assert LIVE.lease_name == "intake.files@sample"
 
 
 def test_a_backfill_leases_its_own_name():

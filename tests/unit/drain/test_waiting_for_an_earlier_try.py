@@ -29,7 +29,7 @@ class SlowLeaseStore(FlakyLeaseStore):
 
 def test_the_lease_of_an_earlier_try_is_waited_out_for_as_long_as_the_store_may_take():
     store = SlowLeaseStore()
-    store.acquire(TOPIC, 0, "run-1@elsewhere:1", TTL_S)
+    store.acquire(f"{TOPIC}@g", 0, "run-1@elsewhere:1", TTL_S)
     request = DrainRequest(Graph("g", "main", ()), TOPIC, "run-1", 10)
 
     lease = _acquire(store, request, 0, "run-1@here:2", TTL_S)

@@ -6,6 +6,13 @@ from pipestream.errors import IdInvalid
 from pipestream.leases import keys
 
 
+def test_the_lease_of_a_graph_is_next_to_the_topics_registration():
+    assert keys.slot_key("intake.files@sample", 0) == "pipestream/intake-topics/files@sample"
+    assert keys.slot_key("intake.files@sample", 2) == "pipestream/intake-topics/files@sample/slots/2"
+    assert keys.parse_slot_key("pipestream/intake-topics/files@sample/slots/2") == ("intake.files@sample", 2)
+    assert keys.desired_key("intake.files") == "pipestream/desired/intake.files"
+
+
 @pytest.mark.parametrize(
     ("topic", "key"),
     [
@@ -17,7 +24,7 @@ from pipestream.leases import keys
     ],
 )
 def test_slot_0_is_the_topics_own_key_and_further_slots_are_under_it(topic, key):
-    assert keys.slot_key(topic, 0) == keys.topic_key(topic) == key
+    assert keys.slot_key(topic, 0) == keys.name_key(topic) == key
     assert keys.slot_key(topic, 12) == f"{key}/slots/12"
     assert keys.parse_slot_key(key) == (topic, 0)
     assert keys.parse_slot_key(f"{key}/slots/12") == (topic, 12)
@@ -57,6 +64,6 @@ def test_a_key_that_is_no_slot_is_nobodys(key):
     "topic", ["or/ders", "intake.a/b", "pipestream.main", "intake...", "", "..", "__consumer_offsets"]
 )
 def test_a_name_that_cannot_be_a_topic_gets_no_key(topic):
-    for make in (keys.topic_key, keys.desired_key, keys.renewals_folder):
+    for make in (keys.name_key, keys.desired_key, keys.renewals_folder):
         with pytest.raises(IdInvalid):
             make(topic)

@@ -47,3 +47,20 @@ def test_lays_out_free_and_held_slots_in_order_and_leaves_out_topics_it_does_not
         Assignment("b", 1),
         Assignment("b", 3, "w"),
     ]
+
+
+def test_the_slots_of_a_topic_are_laid_out_for_each_graph_that_drains_it():
+    replicas = {"intake.a": 2, "intake.a@g": 1, "intake.a@h": 1, "intake.a@g@march": 1}
+
+    laid_out = lay_out(replicas, [Assignment("intake.a@h", 1, "w")])
+
+    assert [(each.lane, each.slot, each.holder) for each in laid_out] == [
+        ("g", 0, ""),
+        ("g", 1, ""),
+        ("h", 0, ""),
+        ("h", 1, "w"),
+    ]
+
+
+def test_the_slots_of_a_topic_that_no_graph_was_applied_to_have_no_lane():
+    assert [(each.lane, each.slot) for each in lay_out({"intake.a": 2}, [])] == [("", 0), ("", 1)]
