@@ -57,6 +57,18 @@ class Settings(BaseSettings):
     )
     kafka_replication: int = Field(1, ge=1, le=9, description="Replication factor of the topics that are created.")
     kafka_partitions: int = Field(2, ge=1, le=10_000, description="Partitions of a topic whose graph does not say.")
+    auto_create: bool = Field(
+        False,
+        description="Whether a drain that misses its topic creates the topics of its graph that are not there, as "
+        "applying the graph would.",
+    )
+    topic_attempts: int = Field(
+        10, ge=1, le=100, description="How often a drain looks for a topic that is not there before it fails."
+    )
+    topic_backoff_s: float = Field(
+        1.0, ge=0, le=3600, description="First pause between these looks; each is twice the one before."
+    )
+    topic_backoff_max_s: float = Field(30.0, ge=0, le=3600, description="Longest pause between these looks.")
     kafka_timeout_s: float = Field(30.0, gt=0, description="How long to wait for an answer of a broker.")
     # Decoded below: whoever mistypes JSON should read which variable it was.
     kafka_options: Annotated[Mapping[str, SecretStr], NoDecode] = Field(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from pipestream.drain.request import DrainRequest
+from pipestream.drain.topic_wait import await_topic
 from pipestream.graph.activity import why_not_drained
 from pipestream.kafka.broker import Broker
 from pipestream.leases import open_lease_store
@@ -26,13 +27,17 @@ def find_reason_to_skip(settings: Settings, request: DrainRequest) -> str:
     if reason := why_not_drained(request.graph, request.topic):
         return reason  # without asking any server
     with closing(open_lease_store(settings)) as leases:
-        return reason_to_skip(request, leases, Broker(settings), Ledger(settings))
+        return reason_to_skip(request, settings, leases, Broker(settings), Ledger(settings))
 
 
-def reason_to_skip(request: DrainRequest, leases: LeaseStore, broker: Broker, ledger: Ledger) -> str:
+def reason_to_skip(
+    request: DrainRequest, settings: Settings, leases: LeaseStore, broker: Broker, ledger: Ledger
+) -> str:
     """Decide on what the operator wants, then on what waits in the topic, then on who holds it."""
     topic, lane = request.topic, request.lane
     if reason := refuse(request, leases.desired(topic)):
+        return reason
+    if reason := await_topic(request, settings, broker, lambda: refuse(request, leases.desired(topic))):
         return reason
     identity = lane.identify(topic, broker, ledger)
     if reason := lane.find_idle(topic, identity, request.run_id, broker, ledger):

@@ -22,8 +22,8 @@ from pipestream.drain.report import DRAINED, SKIPPED, DrainReport, join_reports
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.side_by_side import run_side_by_side
 from pipestream.drain.slot_run import SlotRun
+from pipestream.drain.topic_wait import await_topic
 from pipestream.errors import LeaseLost, LeaseUnavailable, PipestreamError
-from pipestream.graph.activity import why_not_drained
 from pipestream.graph.flow import check_drained, topic_targets
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker
@@ -64,8 +64,6 @@ def run_drain(
     slot begins, since whatever it comes from may have taken the others too.
     """
     check_drained(request.graph, request.topic)
-    if reason := why_not_drained(request.graph, request.topic):
-        return DrainReport(SKIPPED, request.topic, reason, run_id=request.run_id, lane=request.lane.name)
     started = time.monotonic()
     run = _Run(request, settings, runner, leases, find_graph, on_lease_lost, broker or Broker(settings))
     run.drain()
@@ -114,6 +112,9 @@ class _Run:
         Each worker drains one slot that has something to drain, and passes over those that are empty or taken.
         """
         request, limit = self._request, self._settings.max_slots
+        if reason := self._refuse() or await_topic(request, self._settings, self._broker, self._refuse):
+            self._close(reason)
+            return
         slots = _slot_order(request, _desired(self._leases, request).replicas)
         self._waiting.extend(slots)
         run_side_by_side(self._work, min(len(slots), limit), self._interrupt)
@@ -141,6 +142,9 @@ class _Run:
         except PipestreamError as error:  # of the lease store, so that other slots could not be leased either
             self._errors.append(error)
             self._close("the other slots are left to the next run: their leases cannot be asked for")
+
+    def _refuse(self) -> str:
+        return refuse(self._request, self._leases.desired(self._request.topic))
 
     def _next_slot(self) -> int | None:
         with self._guard:

@@ -1,0 +1,98 @@
+"""A topic that is not there is waited for, a bounded number of times, or created where the settings say so."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipestream.drain.check import find_reason_to_skip
+from pipestream.drain.local_runner import LocalRunner
+from pipestream.drain.request import DrainRequest
+from pipestream.drain.run import run_drain
+from pipestream.errors import TopicMissing
+from pipestream.kafka.broker import Broker
+from pipestream.leases import DesiredState
+from pipestream.leases.none import NoLeaseStore
+from pipestream.topics.admin import TopicAdmin
+from pipestream.topics.required import required_topics
+from pipestream_testing.pipeline import Pipeline
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture
+def missing(settings, unique, tmp_path, graph_text):
+    """A graph whose topics nobody has made, and settings that wait a moment only."""
+    file = tmp_path / f"{unique}.yaml"
+    file.write_text(graph_text)
+    return Pipeline(settings.model_copy(update={"topic_attempts": 3, "topic_backoff_s": 0.01}), file)
+
+
+class PatientBroker(Broker):
+    """A broker on which something happens each time that a topic is looked for."""
+
+    def __init__(self, settings, then):
+        super().__init__(settings)
+        self.looks = 0
+        self._then = then
+
+    def identify(self, topic):
+        self.looks += 1
+        if self.looks == 2:
+            self._then()
+        return super().identify(topic)
+
+
+def drain(pipeline, topic, leases=None, broker=None):
+    request = DrainRequest(pipeline.graph, topic, "run-1", 1_000)
+    runner = LocalRunner(pipeline.settings)
+    return run_drain(request, pipeline.settings, runner, leases=leases or NoLeaseStore(), broker=broker)
+
+
+def test_a_run_fails_for_good_when_the_topic_is_missing_at_every_look(missing, topic):
+    broker = PatientBroker(missing.settings, then=lambda: None)
+
+    with pytest.raises(TopicMissing, match=f"topic {topic} does not exist"):
+        drain(missing, topic, broker=broker)
+
+    assert broker.looks == 3
+
+
+def test_a_run_drains_a_topic_that_is_made_while_it_waits(missing, topic, second):
+    def make() -> None:
+        missing.create_topics()
+        missing.send(topic, ["a"])
+
+    report = drain(missing, topic, broker=PatientBroker(missing.settings, make))
+
+    assert (report.status, report.records) == ("drained", 1)
+    assert missing.doc_ids(second) == {"a": 1}
+
+
+def test_stopping_the_topic_ends_the_wait(missing, topic):
+    missing.settings = missing.settings.model_copy(update={"topic_attempts": 100})
+    leases = NoLeaseStore()
+    broker = PatientBroker(missing.settings, lambda: leases.set_desired(topic, DesiredState(started=False)))
+
+    report = drain(missing, topic, leases, broker)
+
+    assert report.status == "skipped"
+    assert f"{topic} is stopped" in report.reason
+    assert broker.looks == 2
+
+
+def test_with_auto_create_a_run_makes_the_topics_of_its_graph_as_applying_it_would(missing, topic):
+    settings = missing.settings = missing.settings.model_copy(update={"auto_create": True})
+
+    report = drain(missing, topic)
+
+    assert report.status == "empty"
+    existing = TopicAdmin(settings).existing()
+    wanted = {spec.name: spec.partitions for spec in required_topics(missing.graph, settings)}
+    assert {name: existing.get(name) for name in wanted} == wanted
+
+
+def test_the_check_before_a_drain_creates_the_topics_too(missing, topic):
+    settings = missing.settings.model_copy(update={"auto_create": True})
+    request = DrainRequest(missing.graph, topic, "run-1", 1_000)
+
+    assert find_reason_to_skip(settings, request) == f"nothing to drain in {topic}"
