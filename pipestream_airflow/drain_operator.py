@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import re
 import sys
 import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseHook
+from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
-    AirflowNotFoundException,
     AirflowRescheduleException,
     AirflowSkipException,
 )
@@ -30,87 +28,150 @@ from pipestream.graph.load import load_graph
 from pipestream.settings import load_settings
 from pipestream.topic_names import is_intake
 from pipestream_airflow.run_params import RunParams
+from pipestream_airflow.submit_hook import DrainSubmitHook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
 
     from pipestream.drain.backfill import Backfill
 
-STOP_TIMEOUT_S = 20.0
-"""For Spark to end its tasks and the driver to give back the lease. Airflow itself waits 60 s, then kills."""
+_SPARK_OPTIONS = (
+    "conf",
+    "files",
+    "py_files",
+    "archives",
+    "properties_file",
+    "driver_memory",
+    "executor_memory",
+    "executor_cores",
+    "total_executor_cores",
+    "num_executors",
+    "verbose",
+)
+"""Parameters that are passed on to spark-submit as they are."""
 LEASE_PAUSE = timedelta(seconds=30)
 """How long a backfill waits before it asks again for a lease that someone else holds."""
 
 
-class DrainOperator(SparkSubmitOperator):
+Number = TypeVar("Number", int, float)
+
+
+class DrainOperator(BaseOperator):
     """Drain one topic of a graph, up to the run's budget.
 
     Ends as skipped, before Spark is started where possible, when the run did not choose the topic, its
     datasource is paused, the operator stopped it, nothing waits in it, or other runs hold all its slots. A
     backfill of an intake topic is also skipped when it is finished or covers nothing, and waits for a lease. A
-    transient failure is retried by Airflow; the retry has the same run id, so it takes up the plan of the try
-    before it. A terminal failure is not retried. Returns the job's counts.
+    transient failure is retried by Airflow; the retry has the same run id, so it resumes the plan of the try
+    before it. A terminal failure is not retried. Returns the run's report.
 
-    The Spark master comes from the connection ``conn_id``, the driver runs in the task (client deploy mode).
+    The driver runs in the task (client deploy mode), so a task that is killed ends its Spark job.
 
-    :param topic: the topic to drain.
-    :param graph_file: the graph's file, which the job reads again.
+    :param topic: the topic to drain. (templated)
+    :param graph_file: path of the graph's file, which the job reads again. (templated)
+    :param conn_id: the Spark connection, which says where the master is.
+    :param conf: Spark configuration properties. (templated)
+    :param files: files for the working folder of each executor, separated by commas. (templated)
+    :param py_files: Python files, ``.zip`` or ``.egg``, for driver and executors, separated by commas. (templated)
+    :param archives: archives to unpack on each executor, such as a packed environment. (templated)
+    :param properties_file: a file of more Spark properties. (templated)
+    :param driver_memory: memory of the driver, such as ``1g``.
+    :param executor_memory: memory of each executor, such as ``2g``.
+    :param executor_cores: cores of each executor.
+    :param total_executor_cores: cores of all executors together, on a standalone cluster.
+    :param num_executors: how many executors, on YARN and Kubernetes.
+    :param verbose: whether spark-submit logs more.
+    :param stop_timeout_s: how long Spark may take to stop and to give back the lease when the task is killed. Airflow
+        itself kills the task after ``killed_task_cleanup_time``, 60 s by default, so less than that.
     """
 
-    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "topic")
+    template_fields: Sequence[str] = (
+        "topic",
+        "graph_file",
+        "conf",
+        "files",
+        "py_files",
+        "archives",
+        "properties_file",
+    )
     ui_color = "#dbeafe"
 
-    def __init__(self, *, topic: str, graph_file: str, **kwargs: Any) -> None:
-        # durable reattaches to a driver on the cluster; ours runs in the task and dies with it.
-        super().__init__(name=f"pipestream {topic}", deploy_mode="client", durable=False, **kwargs)
+    def __init__(
+        self,
+        *,
+        topic: str,
+        graph_file: str,
+        conn_id: str = "spark_default",
+        conf: dict[str, str] | None = None,
+        files: str | None = None,
+        py_files: str | None = None,
+        archives: str | None = None,
+        properties_file: str | None = None,
+        driver_memory: str | None = None,
+        executor_memory: str | None = None,
+        executor_cores: int | None = None,
+        total_executor_cores: int | None = None,
+        num_executors: int | None = None,
+        verbose: bool = False,
+        stop_timeout_s: float = 20.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
         self.topic = topic
         self.graph_file = graph_file
+        self.conn_id = conn_id
+        self.conf = conf
+        self.files = files
+        self.py_files = py_files
+        self.archives = archives
+        self.properties_file = properties_file
+        self.driver_memory = _memory("driver_memory", driver_memory)
+        self.executor_memory = _memory("executor_memory", executor_memory)
+        self.executor_cores = _positive("executor_cores", executor_cores)
+        self.total_executor_cores = _positive("total_executor_cores", total_executor_cores)
+        self.num_executors = _positive("num_executors", num_executors)
+        self.verbose = verbose
+        _positive("stop_timeout_s", stop_timeout_s)
+        self.stop_timeout_s = stop_timeout_s
+        self._hook: DrainSubmitHook | None = None
 
-    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override] # Spark's own returns nothing
+    def execute(self, context: Context) -> dict[str, Any]:
         try:
             request = self._request(context)
             self._skip_if_pointless(request)
-            self.application = find_drain_job()
+            job = find_drain_job()
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error
         with tempfile.TemporaryDirectory(prefix="pipestream-drain-") as folder:
             outcome_file = Path(folder) / "outcome.json"
-            self._hook = None  # `airflow dags test` retries on this same object, and a hook keeps its arguments
-            self.application_args = job_arguments(request, Path(self.graph_file), outcome_file)
-            self.env_vars = submit_environment()
+            # A new one for every try: `airflow dags test` retries on this same object.
+            self._hook = self.make_hook(job_arguments(request, Path(self.graph_file), outcome_file))
             try:
-                super().execute(context)
+                self._hook.submit(job)
             except AirflowException as error:
                 _explain_failure(outcome_file, error)
                 raise
-            finally:
-                self._close_output()
             return self._take_outcome(outcome_file, is_live=request.lane.is_live)
+
+    def make_hook(self, arguments: list[str]) -> DrainSubmitHook:
+        """Return the hook that submits the drain job with these arguments."""
+        return DrainSubmitHook(
+            conn_id=self.conn_id,
+            name=f"pipestream {self.topic}",
+            application_args=arguments,
+            env_vars=submit_environment(),
+            **{name: getattr(self, name) for name in _SPARK_OPTIONS},
+        )
 
     def on_kill(self) -> None:
         """Ask Spark to stop, and give it time: a killed one leaves its lease and its files behind."""
-        process = self._process
-        if process is None or process.poll() is not None:
+        if self._hook is None or not self._hook.is_running:
             return
         self.log.info("stopping the drain of %s", self.topic)
-        process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.log.warning("the drain of %s did not stop in %.0f s and is killed", self.topic, STOP_TIMEOUT_S)
-            super().on_kill()
-
-    @property
-    def _process(self) -> subprocess.Popen[str] | None:
-        return self._hook._submit_sp if self._hook is not None else None
-
-    def _close_output(self) -> None:
-        # The hook reads spark-submit's output to its end but leaves the pipe open.
-        if self._process is not None and self._process.stdout is not None:
-            self._process.stdout.close()
+        if not self._hook.stop(self.stop_timeout_s):
+            self.log.warning("the drain of %s did not stop in %g s and was killed", self.topic, self.stop_timeout_s)
 
     def _request(self, context: Context) -> DrainRequest:
         """Return what this task is to drain.
@@ -159,19 +220,6 @@ class DrainOperator(SparkSubmitOperator):
             self.log.info("%s", line)
         return outcome.to_fields()
 
-    def _get_hook(self) -> SparkSubmitHook:
-        # The hook would quietly submit to YARN instead.
-        try:
-            BaseHook.get_connection(self._conn_id)
-        except AirflowNotFoundException as error:
-            variable = f"AIRFLOW_CONN_{self._conn_id.upper()}"
-            raise AirflowFailException(
-                f"the connection {self._conn_id} is missing, which says where Spark is; set e.g. "
-                f'{variable}=\'{{"conn_type": "spark", "host": "local[2]"}}\' '
-                f'or \'{{"conn_type": "spark", "host": "spark://HOST:7077"}}\''
-            ) from error
-        return super()._get_hook()
-
 
 def name_run(context: Context, task_id: str) -> str:
     """Return the run's name in the ledger.
@@ -206,3 +254,15 @@ def _explain_failure(outcome_file: Path, error: AirflowException) -> None:
     if outcome.transient:
         raise AirflowException(outcome.describe()) from error
     raise AirflowFailException(outcome.describe()) from error
+
+
+def _positive(name: str, value: Number | None) -> Number | None:
+    if value is not None and value <= 0:
+        raise ValueError(f"{name} must be more than 0, not {value}")
+    return value
+
+
+def _memory(name: str, value: str | None) -> str | None:
+    if value is not None and not re.fullmatch(r"[1-9][0-9]*[bkmgtpBKMGTP]?[bB]?", value):
+        raise ValueError(f"{name} must be a size as Spark writes it, such as 512m or 2g, not {value!r}")
+    return value

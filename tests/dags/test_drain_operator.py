@@ -236,8 +236,7 @@ def kill_while_running(task: DrainOperator, spark: FakeSpark, context: Callable[
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
-        # The program may be further than the thread that started it, which has to know it first.
-        wait_until(lambda: (spark.folder / "hangs").exists() and task._process is not None)
+        wait_until(lambda: (spark.folder / "hangs").exists())
     finally:
         task.on_kill()
     thread.join(timeout=120)
@@ -246,8 +245,8 @@ def kill_while_running(task: DrainOperator, spark: FakeSpark, context: Callable[
 
 
 @pytest.mark.usefixtures("nothing_against_it")
-def test_a_killed_task_asks_spark_to_stop(task, spark, context, monkeypatch):
-    monkeypatch.setattr(drain_operator, "STOP_TIMEOUT_S", 120.0)
+def test_a_killed_task_asks_spark_to_stop(task, spark, context):
+    task.stop_timeout_s = 120.0
     spark.tell(hang="politely")
 
     (error,) = kill_while_running(task, spark, context)
@@ -257,8 +256,8 @@ def test_a_killed_task_asks_spark_to_stop(task, spark, context, monkeypatch):
 
 
 @pytest.mark.usefixtures("nothing_against_it")
-def test_a_killed_task_kills_a_spark_that_does_not_stop(task, spark, context, monkeypatch):
-    monkeypatch.setattr(drain_operator, "STOP_TIMEOUT_S", 0.2)
+def test_a_killed_task_kills_a_spark_that_does_not_stop(task, spark, context):
+    task.stop_timeout_s = 0.2
     spark.tell(hang="stubbornly")
 
     (error,) = kill_while_running(task, spark, context)
@@ -281,3 +280,50 @@ def test_a_run_that_was_cleared_does_not_take_up_the_plan_from_before(task, spar
         "pipestream_sample/manual__1/drain_intake_files",
         "pipestream_sample/manual__1/drain_intake_files/1",
     )
+
+
+@pytest.mark.usefixtures("nothing_against_it")
+def test_the_parameters_for_spark_are_passed_on(spark, context, task):
+    asked = DrainOperator(
+        task_id="drain",
+        topic=TOPIC,
+        graph_file=task.graph_file,
+        conf={"spark.ui.enabled": "false"},
+        archives="environment.tar.gz#environment",
+        driver_memory="1g",
+        executor_memory="2g",
+        executor_cores=2,
+        total_executor_cores=4,
+    )
+
+    asked.execute(context())
+
+    assert spark.option("--conf") == "spark.ui.enabled=false"
+    assert spark.option("--archives") == "environment.tar.gz#environment"
+    assert spark.option("--driver-memory") == "1g"
+    assert spark.option("--executor-memory") == "2g"
+    assert spark.option("--executor-cores") == "2"
+    assert spark.option("--total-executor-cores") == "4"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"executor_cores": 0}, {"num_executors": -1}, {"driver_memory": "lots"}, {"stop_timeout_s": 0}],
+    ids=str,
+)
+def test_a_parameter_that_cannot_be_is_refused_when_the_dag_is_parsed(wrong):
+    (name,) = wrong
+
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        DrainOperator(task_id="drain", topic=TOPIC, graph_file="sample.yaml", **wrong)
+
+
+@pytest.mark.usefixtures("nothing_against_it")
+def test_a_task_that_is_killed_before_spark_starts_does_not_start_it(task, spark):
+    hook = task.make_hook([])
+    hook.stop(1)
+
+    with pytest.raises(AirflowException, match="stopped before Spark was started"):
+        hook.submit("job.py")
+
+    assert not spark.was_called

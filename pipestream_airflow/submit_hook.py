@@ -1,0 +1,98 @@
+"""The hook that submits a drain to Spark, and that can ask it to stop."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# The provider's hook starts spark-submit, and can only kill it. A drain holds leases, so it has to be asked to stop.
+# This hook starts the process itself. Of its parent it uses what builds the command line from the connection.
+
+
+class DrainSubmitHook(SparkSubmitHook):
+    """Submits a job to the Spark of a connection, in client mode, and stops it when asked.
+
+    :param conn_id: the Spark connection. Unlike the provider's hook, which submits to YARN where it is missing, this
+        one fails.
+    :param env_vars: variables for spark-submit besides those of this process.
+    :param options: any other parameter of ``SparkSubmitHook``.
+    """
+
+    def __init__(self, *, conn_id: str, env_vars: Mapping[str, str], **options: Any) -> None:
+        _require_connection(conn_id)
+        super().__init__(conn_id=conn_id, env_vars=dict(env_vars), deploy_mode="client", **options)
+        self._variables = dict(env_vars)
+        self._process: subprocess.Popen[str] | None = None
+        # Re-entrant: Airflow calls on_kill from a signal handler, which may interrupt this very thread.
+        self._guard = threading.RLock()
+        self._is_stopped = False
+
+    def submit(self, application: str = "", **kwargs: Any) -> None:
+        """Run a job to its end, its output in the task's log.
+
+        :param application: the job's file.
+        :param kwargs: more arguments for ``subprocess.Popen``.
+        :raises AirflowException: it ended with an exit code other than 0, or was stopped before it began.
+        """
+        command = self._build_spark_submit_command(application)
+        with self._guard:
+            if self._is_stopped:
+                raise AirflowException("the task was stopped before Spark was started")
+            process = self._process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env={**os.environ, **self._variables},
+                **kwargs,
+            )
+        with process:
+            for line in process.stdout or ():
+                self.log.info("%s", line.rstrip())
+        if process.returncode:
+            raise AirflowException(f"spark-submit failed. Error code is: {process.returncode}; its log is above")
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether spark-submit runs now."""
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self, timeout_s: float) -> bool:
+        """Ask the job to stop, and kill it if it has not ended in time. Return whether it ended by itself."""
+        with self._guard:
+            self._is_stopped = True
+            process = self._process
+        if process is None or process.poll() is not None:
+            return True
+        process.terminate()
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return False
+        return True
+
+    def on_kill(self) -> None:
+        """Kill spark-submit at once."""
+        self.stop(timeout_s=0)
+
+
+def _require_connection(conn_id: str) -> None:
+    try:
+        BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        variable = f"AIRFLOW_CONN_{conn_id.upper()}"
+        raise AirflowFailException(
+            f"the connection {conn_id} is missing, which says where Spark is; set e.g. "
+            f'{variable}=\'{{"conn_type": "spark", "host": "local[2]"}}\' '
+            f'or \'{{"conn_type": "spark", "host": "spark://HOST:7077"}}\''
+        ) from error
