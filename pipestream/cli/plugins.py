@@ -13,7 +13,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def plugins(json: JsonOption = False) -> None:
-    """List connectors, lease stores and module kinds: those of the product and those of installed packages.
+    """List connectors, lease stores, module kinds and transports: those of the product and those of installed packages.
 
     Each is imported. One that cannot be used is listed with the reason, and ends the command with 2.
     """

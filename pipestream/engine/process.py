@@ -14,11 +14,11 @@ from itertools import pairwise
 from pipestream.engine.emission import Emission, Outcome
 from pipestream.engine.graph_conditions import Conditions
 from pipestream.engine.history import record_failure, record_hop, this_instance
-from pipestream.engine.remote import RemoteEngine
 from pipestream.errors import HopsExceeded, PipestreamError, RecordInvalid
 from pipestream.graph.model import Edge, Graph, Node
 from pipestream.ids import derive_child_id
 from pipestream.modules.module import Answer, HopStatus, Module, ModuleContext
+from pipestream.modules.transports import EdgeTransport
 from pipestream.routing.mappings import apply_mappings
 from pipestream.wire import PipeStream
 
@@ -29,7 +29,7 @@ class Services:
 
     conditions: Conditions
     module_of: Callable[[Node], Module]
-    engine_of: Callable[[Node], RemoteEngine]
+    engine_of: Callable[[Node], EdgeTransport]
     cel_engine: str
     module_timeout_s: float
     graph_hash: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -11,6 +11,9 @@ from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import ProcessNod
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import EngineV1ServiceStub
 from pipestream.modules.remote import CHANNEL_OPTIONS, IDEMPOTENCY_KEY, TRANSIENT_CODES
 from pipestream.wire import PipeStream
+
+if TYPE_CHECKING:
+    from pipestream.plugins import PluginContext
 
 
 class RemoteEngine:
@@ -44,3 +47,8 @@ class RemoteEngine:
     def close(self) -> None:
         """Give the connection back."""
         self._channel.close()
+
+
+def open_engine(target: str, _context: PluginContext) -> RemoteEngine:
+    """Make the transport ``grpc``."""
+    return RemoteEngine(target)

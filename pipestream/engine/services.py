@@ -9,8 +9,9 @@ from functools import lru_cache
 from pipestream.engine.built_graph import BuiltGraph
 from pipestream.engine.graph_conditions import Conditions, compile_conditions
 from pipestream.engine.process import Services
-from pipestream.engine.remote import RemoteEngine
+from pipestream.errors import GraphInvalid, Problem
 from pipestream.modules.resolve import resolve_module
+from pipestream.modules.transports import EdgeTransport, open_transport
 from pipestream.plugins import PluginContext
 from pipestream.settings import Settings
 
@@ -23,7 +24,7 @@ def open_services(version: BuiltGraph, settings: Settings, node_ids: Iterable[st
     stop the run before it makes a dead letter of every document.
 
     :param node_ids: for a drain, the node of its topic and those fused with it; for an engine, all that it serves.
-    :raises GraphInvalid: a module cannot be found.
+    :raises GraphInvalid: a module or a transport cannot be found.
     """
     nodes = [version.graph.node_by_id[node_id] for node_id in node_ids]
     context = PluginContext(settings)
@@ -33,7 +34,7 @@ def open_services(version: BuiltGraph, settings: Settings, node_ids: Iterable[st
             for spec in dict.fromkeys(node.module for node in nodes if not node.engine)
         }
         engines = {
-            target: stack.enter_context(closing(RemoteEngine(target)))
+            target: stack.enter_context(closing(_open_transport(target, context)))
             for target in dict.fromkeys(node.engine for node in nodes if node.engine)
         }
         yield Services(
@@ -44,6 +45,13 @@ def open_services(version: BuiltGraph, settings: Settings, node_ids: Iterable[st
             module_timeout_s=settings.module_timeout_s,
             graph_hash=version.digest,
         )
+
+
+def _open_transport(engine: str, context: PluginContext) -> EdgeTransport:
+    try:
+        return open_transport(engine, context)
+    except ValueError as error:
+        raise GraphInvalid([Problem("graph", None, "engine", f"{engine!r} cannot be used: {error}")]) from error
 
 
 # A worker runs many tasks, of few graphs; a handful covers a graph and the versions it had a moment ago.

@@ -55,7 +55,11 @@ class Destination:
         return not self.topic
 
     def __str__(self) -> str:
-        return f"kafka {self.topic}" if self.topic else f"grpc {self.engine}" if self.engine else "fused"
+        if self.topic:
+            return f"kafka {self.topic}"
+        if self.engine:
+            return self.engine if "://" in self.engine else f"grpc {self.engine}"
+        return "fused"
 
 
 def destination_of(edge: Edge, graph: Graph) -> Destination:

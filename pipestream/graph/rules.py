@@ -5,7 +5,6 @@ The same rules hold for a file, for an import from the wire and for a graph made
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from pipestream.connectors.registry import check_connector
@@ -18,6 +17,7 @@ from pipestream.graph.start import check_schedule, parse_start
 from pipestream.graph.topic_rules import check_topics
 from pipestream.ids import check_graph_id, check_key_part
 from pipestream.modules.resolve import parse_module, resolve_module
+from pipestream.modules.transports import open_transport, parse_engine
 from pipestream.topic_names import INTAKE_CLUSTER, TopicKind, TopicName
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pipestream.graph.model import Edge, Node
     from pipestream.graph.report import Report
 
-_HOST_PORT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
 _MAX_CYCLE_SHOWN = 8
 
 
@@ -95,8 +94,8 @@ def _check_ends(draft: Draft, report: Report) -> None:
 
 
 def _check_node(place: str, node: Node, report: Report, *, look_up: bool) -> None:
-    if node.engine and not _is_address(node.engine):
-        report.problem(f"{place}.engine", f"{node.engine!r} is not an address", "write HOST:PORT")
+    if node.engine:
+        _check_engine(place, node.engine, report, look_up=look_up)
     if node.start_at:
         _check_text(parse_start, node.start_at, f"{place}.start_at", report)
     policy = node.dead_letters
@@ -108,6 +107,19 @@ def _check_node(place: str, node: Node, report: Report, *, look_up: bool) -> Non
             f"{policy.max_backoff_ms} is shorter than the first pause, {policy.initial_backoff_ms}",
         )
     _check_module(place, node, report, look_up=look_up)
+
+
+def _check_engine(place: str, engine: str, report: Report, *, look_up: bool) -> None:
+    try:
+        parsed = parse_engine(engine)
+    except (PluginBroken, ValueError) as error:
+        report.problem(f"{place}.engine", f"{engine!r} is not an address", str(error))
+        return
+    if look_up and parsed.transport != "grpc":
+        try:
+            open_transport(engine).close()
+        except (PluginBroken, SettingsInvalid, ValueError) as error:
+            report.problem(f"{place}.engine", f"{engine!r} cannot be used: {error}")
 
 
 def _check_module(place: str, node: Node, report: Report, *, look_up: bool) -> None:
@@ -259,11 +271,6 @@ def _check_text(parse: Callable[[str], object], text: str, field: str, report: R
         parse(text)
     except ValueError as error:
         report.problem(field, str(error))
-
-
-def _is_address(text: str) -> bool:
-    match = _HOST_PORT.fullmatch(text)
-    return match is not None and 0 < int(match[2]) < 65_536
 
 
 def _short(text: str) -> str:

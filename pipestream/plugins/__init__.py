@@ -1,4 +1,4 @@
-"""What can be added to the product by other packages: connectors, lease stores and module kinds.
+"""What can be added to the product by other packages: connectors, lease stores, module kinds and transports.
 
 A package names its factory in an entry point of one of the groups in ``PluginGroup``. The factories of the product
 itself are found and loaded by the same functions. ``docs/extending.md`` shows how to write one.

@@ -20,6 +20,7 @@ class PluginGroup(StrEnum):
     CONNECTOR = "pipestream.connectors"
     LEASE_STORE = "pipestream.lease_stores"
     MODULE_KIND = "pipestream.module_kinds"
+    TRANSPORT = "pipestream.transports"
 
     @property
     def noun(self) -> str:
@@ -40,6 +41,7 @@ _BUILT_IN = {
         "python": "pipestream.modules.built_in:open_python",
         "unix": "pipestream.modules.built_in:open_unix",
     },
+    PluginGroup.TRANSPORT: {"grpc": "pipestream.engine.remote:open_engine"},
 }
 
 

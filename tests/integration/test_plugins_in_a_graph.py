@@ -22,6 +22,9 @@ datasources:
   - {id: UNIQUE, account: acme, entry: shout, connector: {kind: acme-lines, file: lines.txt}}
 nodes:
   - {id: shout, module: "acme:shout"}
+  - {id: away, type: connector, engine: "acme-file://delivered.txt"}
+edges:
+  - {from: shout, to: away, transport: grpc, when: doc.search_metadata.title == "THIRD"}
 """
 
 
@@ -58,7 +61,7 @@ def read_titles(settings, topic: str) -> list[str]:
     return titles
 
 
-def test_a_graph_runs_with_a_connector_and_a_module_kind_of_another_package(pipestream, settings, unique, tmp_path):
+def test_a_graph_runs_with_the_plugins_of_another_package(pipestream, settings, unique, tmp_path):
     (tmp_path / "lines.txt").write_text("first\nsecond\nthird\n")
     file = tmp_path / "graph.yaml"
     file.write_text(GRAPH.replace("UNIQUE", unique))
@@ -70,7 +73,9 @@ def test_a_graph_runs_with_a_connector_and_a_module_kind_of_another_package(pipe
     assert applied.returncode == 0, applied.stderr
     assert json.loads(ingested.stdout)["new"] == 3, ingested.stderr
     assert json.loads(drained.stdout)["records"] == 3, drained.stderr
-    assert sorted(read_titles(settings, f"pipestream.{unique}.happy-end")) == ["FIRST", "SECOND", "THIRD"]
+    assert sorted(read_titles(settings, f"pipestream.{unique}.happy-end")) == ["FIRST", "SECOND"]
+    (delivered,) = (tmp_path / "delivered.txt").read_text().splitlines()
+    assert delivered.endswith("/away/1 THIRD")
 
 
 def test_a_wrong_secret_fails_the_ingestion_and_is_not_shown(pipestream, unique, tmp_path):

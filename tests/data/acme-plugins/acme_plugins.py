@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pipestream import ModuleContext, PipeDoc
-from pipestream.errors import ModuleFailed, SourceUnreadable
+from pipestream.errors import ModuleFailed, ModuleUnavailable, SourceUnreadable
 from pipestream.leases.none import NoLeaseStore
 from pipestream.plugins import PluginContext
+from pipestream.wire import PipeStream
 
 
 @dataclass(frozen=True)
@@ -57,3 +58,26 @@ def open_module(target: str, context: PluginContext) -> Shout:
 
 def open_leases(context: PluginContext) -> NoLeaseStore:
     return NoLeaseStore()
+
+
+class FileTransport:
+    """Appends a line for each stream to a file that another program reads."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def process(self, stream: PipeStream, idempotency_key: str, timeout_s: float) -> None:
+        try:
+            with self._file.open("a") as file:
+                file.write(f"{idempotency_key} {stream.document.search_metadata.title}\n")
+        except OSError as error:
+            raise ModuleUnavailable(f"acme-file: {error}") from error
+
+    def close(self) -> None:
+        """It holds nothing."""
+
+
+def open_file(target: str, context: PluginContext) -> FileTransport:
+    if target.startswith("/"):
+        raise ValueError("the file must be relative to sources_folder")
+    return FileTransport(context.settings.sources_folder / target)

@@ -15,6 +15,7 @@ from pipestream.leases import open_lease_store
 from pipestream.modules.module import ModuleContext
 from pipestream.modules.remote import GrpcModule
 from pipestream.modules.resolve import parse_module, resolve_module
+from pipestream.modules.transports import EngineAddress, open_transport, parse_engine
 from pipestream.plugins import PluginContext, PluginGroup, find_plugin
 from pipestream.plugins.registry import list_plugins
 from pipestream.settings import Settings, load_settings
@@ -156,6 +157,33 @@ def test_everything_that_is_built_in_can_be_loaded():
     for group in PluginGroup:
         for plugin in list_plugins(group):
             assert callable(plugin.load()), plugin
+
+
+@pytest.mark.usefixtures("acme")
+def test_a_transport_is_named_by_the_nodes_engine(context):
+    transport = open_transport("acme-file://out.txt", context)
+
+    assert type(transport).__name__ == "FileTransport"
+    assert parse_engine("acme-file://out.txt") == EngineAddress("acme-file", "out.txt")
+
+
+def test_an_engine_is_host_and_port_unless_it_names_a_transport():
+    assert parse_engine("acme-file:50051") == EngineAddress("grpc", "acme-file:50051")
+
+
+@pytest.mark.usefixtures("acme")
+@pytest.mark.parametrize(
+    ("engine", "told"),
+    [
+        ("acme-file:///out.txt", "cannot be used: the file must be relative to sources_folder"),
+        ("elsewhere://x", "is not an address (write HOST:PORT or acme-file://TARGET)"),
+        ("grpc://host:1", "is not an address"),
+    ],
+)
+def test_a_graph_with_an_engine_that_cannot_be_is_refused(engine, told):
+    text = GRAPH.replace(b"nodes:\n", b"nodes:\n  - {id: away, type: connector, engine: '%s'}\n" % engine.encode())
+
+    assert any(told in problem and "nodes[0].engine" in problem for problem in problems(text))
 
 
 def test_a_name_that_nobody_provides_is_no_plugin():
