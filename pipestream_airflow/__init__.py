@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from pipestream_airflow.dag_factory import build_dags, build_upkeep_dag, refuse_broken_graphs
     from pipestream_airflow.drain_operator import DrainOperator
     from pipestream_airflow.ingest_operator import IngestOperator
-    from pipestream_airflow.upkeep_operator import UpkeepOperator
+    from pipestream_airflow.upkeep_operator import ExpireOperator, UpkeepOperator
 
 __all__ = [
     "DrainOperator",
+    "ExpireOperator",
     "IngestOperator",
     "UpkeepOperator",
     "build_dags",
@@ -33,6 +34,7 @@ __all__ = [
 
 _MODULES = {
     "DrainOperator": "drain_operator",
+    "ExpireOperator": "upkeep_operator",
     "IngestOperator": "ingest_operator",
     "UpkeepOperator": "upkeep_operator",
     "build_dags": "dag_factory",

@@ -28,7 +28,7 @@ from pipestream_airflow.drain_pool import POOL
 from pipestream_airflow.graph_doc import describe_graph
 from pipestream_airflow.ingest_operator import IngestOperator
 from pipestream_airflow.run_params import form
-from pipestream_airflow.upkeep_operator import UpkeepOperator
+from pipestream_airflow.upkeep_operator import ExpireOperator, UpkeepOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -190,18 +190,22 @@ def build_ingest_dag(graph: Graph, datasource: Datasource, file: Path) -> DAG:
 
 
 def build_upkeep_dag() -> DAG:
-    """Return the DAG that tidies the ledger. Every run adds small files to it, and reading gets slower with them."""
+    """Return the DAG that tidies the ledger and deletes documents that have expired.
+
+    Every day: between two looks at documents no record may come and go, and Kafka keeps records for a week or less.
+    """
     dag = DAG(
-        "pipestream_ledger_upkeep",
-        description="Joins the ledger's small files and deletes old ones",
-        schedule="@weekly",
+        "pipestream_upkeep",
+        description="Joins the ledger's small files, and deletes documents that have expired",
+        schedule="@daily",
         start_date=START_DATE,
         catchup=False,
         max_active_runs=1,
         tags=["pipestream"],
         default_args=TASK_DEFAULTS,
     )
-    UpkeepOperator(dag=dag, task_id="tidy")
+    UpkeepOperator(dag=dag, task_id="tidy_ledger")
+    ExpireOperator(dag=dag, task_id="expire_documents")
     return dag
 
 

@@ -1,8 +1,9 @@
-"""The operator that keeps the ledger quick to read."""
+"""The operators that keep the ledger quick to read, and delete documents that have expired."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -11,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from pipestream.errors import TerminalError
 from pipestream.ledger import Ledger
 from pipestream.ledger.upkeep import tidy
+from pipestream.retention.expire import DEFAULT_GRACE, expire_documents
 from pipestream.settings import load_settings
 
 if TYPE_CHECKING:
@@ -34,3 +36,26 @@ class UpkeepOperator(BaseOperator):
         if not done:
             self.log.info("there is no ledger yet at %s", ledger.root)
         return done
+
+
+class ExpireOperator(BaseOperator):
+    """Delete documents that are older than their graph keeps them and that no record in Kafka refers to.
+
+    An object goes when two runs found it unreferenced, at least the grace period apart. Drains, replays and backfills
+    can continue meanwhile. Returns what was found and deleted.
+
+    :param grace_hours: the grace period; at least 1.
+    """
+
+    ui_color = "#fef3c7"
+
+    def __init__(self, *, grace_hours: float = DEFAULT_GRACE / timedelta(hours=1), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.grace_hours = grace_hours
+
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+        grace = timedelta(hours=self.grace_hours)
+        try:
+            return asdict(expire_documents(load_settings(), datetime.now(UTC), grace=grace))
+        except TerminalError as error:
+            raise AirflowFailException(str(error)) from error

@@ -173,6 +173,36 @@ class Catalogue:
         with self._connection() as connection, connection.transaction(), connection.cursor() as cursor:
             cursor.executemany(sql, ordered)
 
+    def forget(self, account_id: str, datasource_id: str, doc_id: str, object_key: str) -> bool:
+        """Remove a document's row if it names this object; return False where its reference is still to be published.
+
+        A row that names another object is of a newer version, and stays.
+
+        :raises DatabaseUnavailable: PostgreSQL did not answer.
+        """
+        place = (account_id, datasource_id, doc_id, object_key)
+        with self._connection() as connection, connection.transaction():
+            connection.execute(
+                """DELETE FROM documents WHERE (account_id, datasource_id, doc_id, object_key) = (%s, %s, %s, %s)
+                AND published_at IS NOT NULL""",
+                place,
+            )
+            pending = connection.execute(
+                """SELECT 1 FROM documents
+                WHERE (account_id, datasource_id, doc_id, object_key) = (%s, %s, %s, %s)""",
+                place,
+            ).fetchone()
+        return pending is None
+
+    def remove(self, account_id: str, datasource_id: str, doc_id: str) -> bool:
+        """Remove a document's row, whatever its state; return whether there was one.
+
+        :raises DatabaseUnavailable: PostgreSQL did not answer.
+        """
+        sql = "DELETE FROM documents WHERE (account_id, datasource_id, doc_id) = (%s, %s, %s)"
+        with self._connection() as connection, connection.transaction():
+            return connection.execute(sql, (account_id, datasource_id, doc_id)).rowcount > 0
+
     @contextmanager
     def _connection(self) -> Iterator[psycopg.Connection[Any]]:
         try:

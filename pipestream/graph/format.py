@@ -132,6 +132,11 @@ NODE = Section(
         Field("timeout_s", Number(0, DAY_S), "How long the module may take for one document."),
         Field("partitions", Whole(1, MAX_PARTITIONS), "Partitions of the node's topics.", wire="kafka_partitions"),
         Field("retention_hours", Number(0, MAX_HOURS), "How long Kafka keeps the records of the node's topics."),
+        Field(
+            "keep_documents_hours",
+            Number(0, MAX_HOURS),
+            "How long documents that the node stored are kept, and until no record refers to them; absent: forever.",
+        ),
         Field("slots", Whole(1, MAX_SLOTS),
               "Drains that may share the node's topic at first. `pipestream leases set` changes it.",
               wire="consumer_slots"),
@@ -180,6 +185,11 @@ DATASOURCE = Section(
         Field("name", Text(), "Name for people."),
         Field("partitions", Whole(1, MAX_PARTITIONS), "Partitions of the intake topic."),
         Field("retention_hours", Number(0, MAX_HOURS), "How long Kafka keeps the intake topic's records."),
+        Field(
+            "keep_documents_hours",
+            Number(0, MAX_HOURS),
+            "How long uploaded documents are kept, and until no record refers to them; absent: forever.",
+        ),
         Field("paused", Flag(), "Whether its intake topic is left alone."),
         Field("slots", Whole(1, MAX_SLOTS),
               "Drains that may share the intake topic at first. `pipestream leases set` changes it."),

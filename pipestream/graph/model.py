@@ -100,6 +100,8 @@ class Node:
     timeout_s: float | None = None
     partitions: int | None = None
     retention_hours: float | None = None
+    keep_documents_hours: float | None = None
+    """How long the documents that it stored are kept; None: forever."""
     slots: int = 1
     ordering: str = ""
     """``timestamp``: release records across partitions in timestamp order. Empty: in partition order."""
@@ -165,6 +167,8 @@ class Datasource:
     paused: bool = False
     partitions: int | None = None
     retention_hours: float | None = None
+    keep_documents_hours: float | None = None
+    """How long uploaded documents are kept; None: forever."""
     slots: int = 1
     schedule: str = ""
     connector: Connector | None = None

@@ -61,6 +61,24 @@ def range_consumer(settings: Settings, group: str) -> Consumer:
     )
 
 
+def scanning_consumer(settings: Settings) -> Consumer:
+    """Return a consumer that reads all that a topic holds, also what is not committed yet, and commits nothing."""
+    return _open(
+        Consumer,
+        settings,
+        {
+            "group.id": "pipestream.scan",
+            "isolation.level": "read_uncommitted",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            # What retention deletes during the scan is not there any more.
+            "auto.offset.reset": "earliest",
+            "fetch.queue.backoff.ms": 5,
+        },
+    )
+
+
 def idempotent_producer(settings: Settings) -> Producer:
     """Return a producer that writes each record once, or reports within the timeout that it could not."""
     return _open(

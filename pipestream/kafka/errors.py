@@ -74,6 +74,11 @@ def is_expired(error: KafkaError) -> bool:
     return error.code() in _EXPIRED
 
 
+def is_missing(error: KafkaError) -> bool:
+    """Tell whether the broker that answered knows no such topic or partition."""
+    return error.code() in _TOPIC_MISSING
+
+
 def is_fenced(error: KafkaError) -> bool:
     """Tell whether a newer producer has started under the same transactional id."""
     return error.code() in _FENCED

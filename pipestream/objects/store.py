@@ -6,6 +6,7 @@ A store's connections belong to the process that opened it: open one per process
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
@@ -20,6 +21,7 @@ from pipestream.objects.s3 import obstore_options, read_answer, split_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
 
     from pipestream.settings import Settings
 
@@ -58,6 +60,15 @@ def _open_folder(folder: Path, uri: str) -> ObjectStore:
         return ObjectStore(LocalStore(folder, mkdir=True), uri, folder)
     except (BaseError, OSError) as error:
         raise StoreUnavailable(f"{uri}: the folder cannot be used: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """What a store says of an object without reading it."""
+
+    key: str
+    size_bytes: int
+    modified_at: datetime
 
 
 class ObjectStore:
@@ -174,14 +185,35 @@ class ObjectStore:
 
         :raises StoreUnavailable: the store did not answer.
         """
+        return (each.key for each in self.describe(prefix))
+
+    def describe(self, prefix: str = "") -> Iterator[StoredObject]:
+        """Return the objects below ``prefix``, as ``list`` does their keys. The objects themselves are not read.
+
+        :raises StoreUnavailable: the store did not answer.
+        """
         if prefix:
             check_key(prefix)
         try:
             for page in obstore.list(self._backend, prefix or None):
                 for entry in page:
-                    yield entry["path"]
+                    yield StoredObject(entry["path"], entry["size"], entry["last_modified"])
         except (BaseError, OSError) as error:
             raise self._failed("list", prefix, error) from error
+
+    def modified_at(self, key: str) -> datetime | None:
+        """Return when an object was written last; None where there is none.
+
+        :raises StoreUnavailable: the store did not answer.
+        """
+        check_key(key)
+        try:
+            found: datetime = obstore.head(self._backend, key)["last_modified"]
+        except (BaseError, OSError) as error:
+            if self.exists(key):
+                raise self._failed("look at", key, error) from error
+            return None
+        return found
 
     def delete(self, key: str) -> None:
         """Remove an object; one that is not there is no error.
@@ -195,6 +227,13 @@ class ObjectStore:
             trouble = self._not_got("delete", key, error)
             if not isinstance(trouble, DocumentMissing):
                 raise trouble from error
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """Remove several objects at once. After an error some are gone and some are not; repeat them all.
+
+        :raises StoreUnavailable: as ``delete``.
+        """
+        self._spread(self.delete, keys)
 
     def _not_got(self, verb: str, key: str, error: Exception) -> DocumentMissing | StoreUnavailable | StoreRefused:
         """Tell "no such object" from "no such bucket, mount or account", where no document is to blame."""

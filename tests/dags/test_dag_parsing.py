@@ -81,7 +81,7 @@ def test_the_shipped_graphs_become_dags_without_import_errors():
     bag = parse(REPOSITORY / "dags")
 
     assert bag.import_errors == {}
-    assert set(bag.dags) == {"pipestream_sample", "pipestream_ingest_sample-files", "pipestream_ledger_upkeep"}
+    assert set(bag.dags) == {"pipestream_sample", "pipestream_ingest_sample-files", "pipestream_upkeep"}
 
 
 def test_the_sample_graph_is_drained_in_its_order():

@@ -21,7 +21,7 @@ from pipestream_testing.graphs import GraphMaker
 
 TESTS = Path(__file__).resolve().parents[2]
 FILE = TESTS / "data" / "golden_graphs.jsonl"
-RANDOM_GRAPHS = 110
+RANDOM_GRAPHS = 120
 WRITTEN_GRAPHS = (TESTS.parent / "dags" / "graphs" / "sample.yaml", TESTS / "data" / "exactly_once.yaml")
 
 WORDS = ["a", "Two words", "yes", "1.10", "0x1F", "- dash", "# hash", "a: b", "line\nbreak", "ünïcødé 文書", "'\"", " "]

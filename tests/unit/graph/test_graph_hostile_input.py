@@ -25,6 +25,7 @@ datasources:
     entry: triage
     partitions: 2
     retention_hours: 168.5
+    keep_documents_hours: 24
     paused: false
     start_at: 2026-01-31T08:00:00Z
     schedule: "0 6 * * 1-5"

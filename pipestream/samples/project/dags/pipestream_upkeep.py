@@ -1,4 +1,4 @@
-"""The weekly upkeep of the ledger, which all graphs share."""
+"""The daily upkeep of ledger and documents, which all graphs share."""
 
 from pipestream_airflow import build_upkeep_dag
 

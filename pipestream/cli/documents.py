@@ -1,0 +1,105 @@
+"""``pipestream documents``: delete stored documents, by id or because they have expired."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipestream.cli.options import JsonOption, examples, read_settings
+from pipestream.cli.output import emit_json, say, show_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipestream.retention.delete import FoundDocument
+
+
+def add_to(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True)
+    group.command(
+        epilog=examples(
+            "pipestream documents delete --datasource sample-files DOC_ID",
+            "pipestream documents delete --datasource sample-files --outputs --yes DOC_ID DOC_ID",
+        )
+    )(delete)
+    group.command(epilog=examples("pipestream documents expire --dry-run"))(expire)
+    app.add_typer(group, name="documents", help="Delete stored documents that nobody needs any more.")
+
+
+def delete(
+    doc_ids: Annotated[list[str], typer.Argument(metavar="DOC_ID...", help="The documents to delete.")],
+    datasource: Annotated[str, typer.Option("--datasource", "-d", metavar="ID", help="The datasource they are of.")],
+    outputs: Annotated[
+        bool,
+        typer.Option("--outputs", help="Also what nodes stored of them; every stored output of the account is read."),
+    ] = False,
+    even_if_referenced: Annotated[
+        bool,
+        typer.Option(
+            "--even-if-referenced", help="Also where records in Kafka refer to them, which then become dead letters."
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete them; without it they are only shown.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Delete documents from the catalogue and the object store. Shows what there is; deletes with --yes.
+
+    Repeat it after an interruption. Where nothing is left it says so and ends well.
+    """
+    from pipestream.retention.delete import delete_documents, find_documents
+
+    settings = read_settings()
+    found = find_documents(settings, datasource, doc_ids, with_outputs=outputs)
+    if yes:
+        delete_documents(settings, datasource, found, even_if_referenced=even_if_referenced)
+    if json:
+        emit_json({"deleted": yes, "documents": found})
+        return
+    _show(found)
+    there = sum(document.is_there for document in found)
+    if not there:
+        say("nothing is left of these documents")
+    elif yes:
+        say(f"deleted {there} documents")
+    else:
+        say("nothing was deleted; repeat the command with --yes to delete them")
+
+
+def expire(
+    grace_hours: Annotated[
+        float, typer.Option(help="How long a document must have been unreferenced before it goes; at least 1.")
+    ] = 24,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Delete documents older than their graph keeps them (keep_documents_hours), if nothing in Kafka refers to them.
+
+    A document goes when two runs of this command, at least the grace period apart, found it unreferenced. Drains,
+    replays and backfills may go on meanwhile.
+    """
+    from datetime import UTC, datetime, timedelta
+
+    from pipestream.retention.expire import expire_documents
+
+    grace = timedelta(hours=grace_hours)
+    done = expire_documents(read_settings(), datetime.now(UTC), grace=grace, dry_run=dry_run)
+    if json:
+        emit_json(done)
+        return
+    verb = "would be deleted" if dry_run else "deleted"
+    say(
+        f"{done.deleted} objects ({done.deleted_bytes:,} bytes) {verb}; {done.unreferenced} more are unreferenced and "
+        f"wait for the grace period; {done.objects} objects and {done.records} records looked at"
+    )
+
+
+def _show(found: Sequence[FoundDocument]) -> None:
+    show_table(
+        ["document", "catalogued", "uploads", "outputs", "referenced"],
+        [
+            [each.doc_id, each.is_catalogued, len(each.uploads), len(each.outputs), len(each.referenced)]
+            for each in found
+        ],
+        numbers=["uploads", "outputs", "referenced"],
+    )
