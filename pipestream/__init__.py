@@ -1,7 +1,8 @@
 """Moves documents through a processing graph in batches and backfills that lose nothing.
 
-The names in ``__all__`` are the public API; ``docs/api.md`` has an example of each. Everything else may change without
-notice. Names are imported when they are first used, so that ``import pipestream`` costs nothing.
+The names in ``__all__`` are the public API; ``docs/api.md`` has an example of each. Public are also the errors of
+``pipestream.errors``, and what ``docs/extending.md`` names for plugins. Everything else may change without notice.
+Names are imported when they are first used, so that ``import pipestream`` costs nothing.
 
 Two functions have longer names than their commands, ``drain_topic`` and ``open_ledger``: ``pipestream.drain`` and
 ``pipestream.ledger`` are packages.

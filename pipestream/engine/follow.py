@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pipestream.engine.emission import Emission
 from pipestream.engine.process import Services, fail, process_node
-from pipestream.errors import PipestreamError, TerminalError, TransientError
+from pipestream.errors import Concern, PipestreamError, TerminalError, TransientError
 from pipestream.graph.flow import destination_of
 from pipestream.graph.model import DeadLetterPolicy, Graph, Node
 from pipestream.settings import Settings
@@ -96,5 +96,6 @@ def _process_with_retries(
             log.exception("unexpected error at node %s, stream %s", stream.current_node_id, stream.stream_id)
             unexpected = TerminalError(f"unexpected {type(error).__name__}: {error}")
             unexpected.__cause__ = error
+            unexpected.concerns = Concern.RECORD
             return [fail(stream, graph, unexpected, attempt, services, started)]
     raise AssertionError("max_attempts is at least 1")

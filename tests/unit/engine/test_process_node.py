@@ -15,7 +15,7 @@ from pipestream.engine.follow import follow, retry_policy
 from pipestream.engine.graph_conditions import compile_conditions
 from pipestream.engine.process import Services, process_node
 from pipestream.engine.remote import RemoteEngine
-from pipestream.errors import ConditionError, HopsExceeded, ModuleFailed, ModuleUnavailable, RecordInvalid
+from pipestream.errors import Concern, ConditionError, HopsExceeded, ModuleFailed, ModuleUnavailable, RecordInvalid
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import ProcessNodeResponse
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import (
     EngineV1ServiceServicer,
@@ -522,6 +522,7 @@ def test_an_unexpected_error_costs_one_document_and_not_the_task(services, caplo
 
     assert emission.outcome is Outcome.DEAD_LETTER
     assert "unexpected ZeroDivisionError: bug" in str(emission.error)
+    assert emission.error.concerns is Concern.RECORD
     assert "unexpected error at node a" in caplog.text
     technical = json.loads(emission.stream.metadata.stream_error.technical_details)
     assert technical["type"] == "ZeroDivisionError"
