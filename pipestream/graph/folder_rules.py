@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipestream.errors import Problem
+from pipestream.graph.flow import destination_of
 from pipestream.graph.topic_rules import collision_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from pipestream.graph.model import Datasource, Graph
+    from pipestream.graph.model import Datasource, Graph, Node
 
 # What two graphs on one datasource must agree on: it has one intake topic and one owner.
 _SHARED = ("account_id", "partitions", "retention_hours", "paused")
@@ -36,6 +37,27 @@ def check_together(graphs: Sequence[tuple[str, Graph]]) -> list[Problem]:
                 if owner != file:
                     message = f"{edge.kafka_topic} is already a topic of {owner}"
                     problems.append(Problem(file, None, f"edges[{index}].topic", message, "choose another name"))
+    known = {(graph.cluster_id, node.node_id): node for _, graph in graphs for node in graph.nodes}
+    for file, graph in graphs:
+        problems += _check_bridges(file, graph, known)
+    return problems
+
+
+def _check_bridges(file: str, graph: Graph, known: Mapping[tuple[str, str], Node]) -> list[Problem]:
+    """An edge to another cluster needs a node that takes it, where that node is known here."""
+    problems = []
+    for index, edge in enumerate(graph.edges):
+        node = known.get((edge.to_cluster_id, edge.to_node_id)) if edge.is_cross_cluster else None
+        if node is None or node.takes_from(graph.cluster_id):
+            continue
+        target = f"{edge.to_cluster_id}:{edge.to_node_id}"
+        if node.is_bridged:
+            message = f"{target} takes documents from {', '.join(node.visible_to)}, not from {graph.cluster_id}"
+            hint = f"add {graph.cluster_id} to its visible_to"
+        else:
+            message = f"{target} is private, so nobody drains {destination_of(edge, graph).topic}"
+            hint = "set visibility: public on that node, or restricted with visible_to"
+        problems.append(Problem(file, None, f"edges[{index}].to", message, hint))
     return problems
 
 

@@ -108,6 +108,8 @@ class Node:
     start_at: str = ""
     """Where a topic without a head starts: see ``start.parse_start``. Empty: earliest."""
     visibility: Visibility = Visibility.PRIVATE
+    visible_to: tuple[str, ...] = ()
+    """The clusters that may send to a restricted node."""
 
     @property
     def is_end(self) -> bool:
@@ -124,6 +126,10 @@ class Node:
     def is_ordered(self) -> bool:
         """Whether it gets the records of all partitions in order of time."""
         return self.ordering == "timestamp"
+
+    def takes_from(self, cluster_id: str) -> bool:
+        """Whether another cluster may send to it."""
+        return self.visibility is Visibility.PUBLIC or cluster_id in self.visible_to
 
     @property
     def is_bridged(self) -> bool:

@@ -12,7 +12,7 @@ from pipestream.errors import ConnectorInvalid, GraphInvalid, IdInvalid, PluginB
 from pipestream.graph.components import strong_components
 from pipestream.graph.expressions import check_expressions
 from pipestream.graph.mapping_rules import check_mappings
-from pipestream.graph.model import NodeType, Transport
+from pipestream.graph.model import NodeType, Transport, Visibility
 from pipestream.graph.start import check_schedule, parse_start
 from pipestream.graph.topic_rules import check_topics
 from pipestream.ids import check_graph_id, check_key_part
@@ -106,6 +106,7 @@ def _check_node(place: str, node: Node, report: Report, *, look_up: bool) -> Non
             f"{place}.dead_letters.max_backoff_ms",
             f"{policy.max_backoff_ms} is shorter than the first pause, {policy.initial_backoff_ms}",
         )
+    _check_visibility(place, node, report)
     _check_module(place, node, report, look_up=look_up)
 
 
@@ -120,6 +121,17 @@ def _check_engine(place: str, engine: str, report: Report, *, look_up: bool) -> 
             open_transport(engine).close()
         except (PluginBroken, SettingsInvalid, ValueError) as error:
             report.problem(f"{place}.engine", f"{engine!r} cannot be used: {error}")
+
+
+def _check_visibility(place: str, node: Node, report: Report) -> None:
+    where = f"{place}.visible_to"
+    if node.visibility is Visibility.RESTRICTED and not node.visible_to:
+        hint = "visible_to: [CLUSTER], or visibility: public for all of them"
+        report.problem(where, "a restricted node names the clusters that may send to it", hint)
+    elif node.visible_to and node.visibility is not Visibility.RESTRICTED:
+        report.problem(where, f"has no effect on a {node.visibility.value} node", "set visibility: restricted")
+    for cluster_id in node.visible_to:
+        _check_id(cluster_id, where, "cluster id", report)
 
 
 def _check_module(place: str, node: Node, report: Report, *, look_up: bool) -> None:

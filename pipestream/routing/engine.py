@@ -87,3 +87,8 @@ def open_checker() -> Engine:
         return open_engine("cel-expr")
     except SettingsInvalid:
         return open_engine("celpy")
+
+
+def checks_types() -> bool:
+    """Whether expressions are checked with the types of their operands here."""
+    return open_checker().name == "cel-expr"

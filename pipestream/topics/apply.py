@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pipestream.errors import GraphInvalid, Problem
@@ -52,11 +52,11 @@ def preview_graph(
     :raises GraphInvalid: the graph breaks a rule, by itself or beside the other active graphs.
     """
     others = _other_graphs(graph, versions)
-    _refuse_invalid(graph, others)
+    warnings = _refuse_invalid(graph, others)
     admin = admin or TopicAdmin(settings)
     existing = admin.existing()
     configs = admin.configs(spec.name for spec in required_topics(graph, settings) if spec.name in existing)
-    return plan_topics(
+    changes = plan_topics(
         graph,
         settings,
         existing=existing,
@@ -66,6 +66,7 @@ def preview_graph(
         leftovers=versions.leftovers(graph.graph_id),
         others=others,
     )
+    return replace(changes, warnings=(*warnings, *changes.warnings))
 
 
 def apply_graph(
@@ -133,7 +134,8 @@ def _register(graph: Graph, lease_store: LeaseStore) -> None:
     lease_store.register([*topics, *(lease_name(topic, graph.graph_id) for topic in topics)])
 
 
-def _refuse_invalid(graph: Graph, others: list[Graph]) -> None:
+def _refuse_invalid(graph: Graph, others: list[Graph]) -> list[str]:
+    """Return what is doubtful about a graph that breaks no rule."""
     name = f"graph {graph.graph_id}"
     if graph.mode is GraphMode.DESIGN:
         hint = "set mode: production when it is ready"
@@ -145,6 +147,7 @@ def _refuse_invalid(graph: Graph, others: list[Graph]) -> None:
         problems = check_together([*beside, (name, graph)])
     if problems:
         raise GraphInvalid(problems)
+    return [str(warning) for warning in check.warnings]
 
 
 def _narrow_dead_letters(

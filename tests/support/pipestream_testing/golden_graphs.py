@@ -8,20 +8,19 @@ changes one that is there.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import check_graph_text
-from pipestream.graph.model import Graph, Visibility
 from pipestream.graph.write import to_yaml
 from pipestream_testing.graphs import GraphMaker
 
 TESTS = Path(__file__).resolve().parents[2]
 FILE = TESTS / "data" / "golden_graphs.jsonl"
-RANDOM_GRAPHS = 120
+RANDOM_GRAPHS = 130
 WRITTEN_GRAPHS = (TESTS.parent / "dags" / "graphs" / "sample.yaml", TESTS / "data" / "exactly_once.yaml")
 
 WORDS = ["a", "Two words", "yes", "1.10", "0x1F", "- dash", "# hash", "a: b", "line\nbreak", "ünïcødé 文書", "'\"", " "]
@@ -58,14 +57,9 @@ def add_golden_graphs() -> None:
 
 def _named_texts() -> list[tuple[str, str]]:
     written = [(path.name, path.read_text().replace("UNIQUE", "golden")) for path in WRITTEN_GRAPHS]
-    return written + [(f"random-{seed}", to_yaml(_make(seed))) for seed in range(RANDOM_GRAPHS)]
-
-
-def _make(seed: int) -> Graph:
-    graph = GraphMaker(Random(seed), WORDS, CONFIGS).make()
-    # Without what may yet get another meaning.
-    nodes = [replace(node, visibility=Visibility.PUBLIC) if node.is_bridged else node for node in graph.nodes]
-    return replace(graph, nodes=tuple(nodes))
+    return written + [
+        (f"random-{seed}", to_yaml(GraphMaker(Random(seed), WORDS, CONFIGS).make())) for seed in range(RANDOM_GRAPHS)
+    ]
 
 
 if __name__ == "__main__":

@@ -64,6 +64,7 @@ class GraphMaker:
 
     def make_node(self, node_id: str) -> Node:
         kind = self.pick([NodeType.PROCESSOR, NodeType.PROCESSOR, NodeType.CONNECTOR, NodeType.SINK])
+        visibility = self.pick([*Visibility])
         modules = ["python:json:loads", "grpc:127.0.0.1:5000", "unix:/run/module.sock"]
         return Node(
             node_id=node_id,
@@ -85,7 +86,8 @@ class GraphMaker:
             slots=self.random.randint(1, 1_000),
             ordering=self.pick(["", "timestamp"]),
             start_at=self.pick(STARTS),
-            visibility=self.pick([*Visibility]),
+            visibility=visibility,
+            visible_to=self.pick([("other",), ("other", "third")]) if visibility is Visibility.RESTRICTED else (),
         )
 
     def make_policy(self, node_id: str) -> DeadLetterPolicy:

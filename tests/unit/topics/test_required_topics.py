@@ -79,7 +79,7 @@ def test_dead_letters_may_have_a_topic_of_their_own():
 
 def test_bridges_are_made_on_both_sides():
     sender = names_of("nodes: [{id: a, type: connector}]\nedges: [{from: a, to: far, cluster: other}]\n")
-    receiver = names_of("nodes: [{id: a, type: connector, visibility: restricted}]\n")
+    receiver = names_of("nodes: [{id: a, type: connector, visibility: restricted, visible_to: [other]}]\n")
 
     assert "bridge.other.far" in sender
     assert "bridge.main.a" in receiver
