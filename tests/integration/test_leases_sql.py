@@ -201,7 +201,7 @@ def test_workers_that_start_at_once_on_an_empty_database_do_not_get_in_each_othe
 
 def test_an_attempt_whose_answer_was_lost_finds_its_own_lease_again(store, connection, topic):
     store.register([topic])
-    values = {"topic": topic, "slot": 0, "holder": "worker-a", "ttl": "60 s", "handle": "one attempt"}
+    values = {"name": topic, "slot": 0, "holder": "worker-a", "ttl": "60 s", "handle": "one attempt"}
 
     [first], [second] = (connection.execute(ACQUIRE, values).fetchone() for _ in range(2))
 
