@@ -14,7 +14,6 @@ from pipestream.cli.options import JsonOption, examples, read_graphs, read_setti
 from pipestream.cli.output import emit_json, say, show_table
 
 if TYPE_CHECKING:
-    from pipestream.leases import Assignment, LeaseStore
     from pipestream.settings import Settings
 
 
@@ -50,13 +49,14 @@ def list_leases(
 ) -> None:
     """Show every slot of every registered topic: its graph, its holder, until when, and the fencing token."""
     from pipestream.leases import open_lease_store
+    from pipestream.views.leases import slot_row
 
     settings = read_settings()
     has_leases = settings.leases != "none"
     with closing(open_lease_store(settings)) as store:
         if not has_leases:
             store.register(_names_of_folder(settings))  # this store has forgotten what was applied
-        rows = [_row(store, assignment) for assignment in store.assignments(topic)]
+        rows = [slot_row(store, assignment) for assignment in store.assignments(topic)]
     if json:
         emit_json({"store": settings.leases, "replicas_apply": has_leases, "slots": rows})
         return
@@ -151,19 +151,3 @@ def _names_of_folder(settings: Settings) -> list[str]:
 
     graphs = read_graphs(settings, None)
     return sorted({lease_name(topic, graph.graph_id) for graph in graphs for topic in leased_topics(graph)})
-
-
-def _row(store: LeaseStore, assignment: Assignment) -> dict[str, Any]:
-    state = store.desired(assignment.topic)
-    graph_id, _, backfill_id = assignment.lane.partition("@")
-    return {
-        "topic": assignment.topic,
-        "graph": graph_id,
-        "backfill": backfill_id,
-        "started": state.started,
-        "replicas": state.replicas,
-        "slot": assignment.slot,
-        "holder": assignment.holder,
-        "until": assignment.until,
-        "token": assignment.token,
-    }

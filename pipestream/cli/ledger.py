@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,10 +10,7 @@ from pipestream.cli.options import GraphsOption, JsonOption, TopicOption, exampl
 from pipestream.cli.output import emit_json, note, say, show_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pipestream.drain.audit import TopicAudit
-    from pipestream.ledger import Entry, Ledger, Plan
+    from pipestream.ledger import Entry, Ledger
     from pipestream.settings import Settings
 
 LaneOption = Annotated[
@@ -53,13 +50,9 @@ def add_to(app: typer.Typer) -> None:
 
 def heads(topic: TopicOption = None, lane: LaneOption = None, json: JsonOption = False) -> None:
     """Show how far each partition of each topic is drained."""
-    ledger = _open_ledger(read_settings())
-    known = ledger.partitions(lane=lane, topic=topic)
-    rows = []
-    for found_lane, found_topic in sorted({(key[0], key[1]) for key in known}):
-        partitions = [key[2] for key in known if key[:2] == (found_lane, found_topic)]
-        for partition, head in sorted(ledger.heads(found_lane, found_topic, partitions).items()):
-            rows.append({"lane": found_lane, "topic": found_topic, "partition": partition, "head": head})
+    from pipestream.views.ledger import head_rows
+
+    rows = head_rows(_open_ledger(read_settings()), lane=lane, topic=topic)
     if json:
         emit_json(rows)
     elif not rows:
@@ -76,6 +69,8 @@ def entries(
     json: JsonOption = False,
 ) -> None:
     """Show the ranges that are done, newest first: who did them and what became of their records."""
+    from pipestream.views.ledger import entry_values
+
     found = _open_ledger(read_settings()).entries(topic=topic, run_id=run, lane=lane)
     newest = sorted(found, key=lambda e: (e.entered_at, e.range), reverse=True)[: limit or None]
     if json:
@@ -114,6 +109,8 @@ def plans(
     json: JsonOption = False,
 ) -> None:
     """Show what runs set out to drain, newest first. A plan without entries was given up, or is under way."""
+    from pipestream.views.ledger import plan_values
+
     found = _open_ledger(read_settings()).plans(topic=topic, run_id=run, lane=lane)
     newest = sorted(found, key=lambda p: (p.planned_at, p.plan_id), reverse=True)[: limit or None]
     if json:
@@ -149,9 +146,10 @@ def check(graph: GraphsOption = None, topic: TopicOption = None, json: JsonOptio
     Ends with 0 if it is, with 1 if records merely wait to be drained, with 2 if entries are missing, doubled or
     out of step with the topic.
     """
-    from pipestream.drain.audit import audit_graph
     from pipestream.kafka.broker import Broker
     from pipestream.ledger.check import FaultKind
+    from pipestream.views.audit import audit_graph
+    from pipestream.views.ledger import audit_values
 
     settings = read_settings()
     ledger = _open_ledger(settings)
@@ -163,7 +161,7 @@ def check(graph: GraphsOption = None, topic: TopicOption = None, json: JsonOptio
     ]
     faults = [fault for _, audit in audits for fault in audit.faults]
     if json:
-        emit_json({"complete": not faults, "topics": [_audit_values(lane, audit) for lane, audit in audits]})
+        emit_json({"complete": not faults, "topics": [audit_values(lane, audit) for lane, audit in audits]})
     else:
         show_table(
             ["lane", "topic", "entries", "lag", "verdict"],
@@ -211,54 +209,6 @@ def _open_ledger(settings: Settings) -> Ledger:
     ledger = Ledger(settings)
     note(f"ledger {ledger.root}")
     return ledger
-
-
-def entry_values(entry: Entry) -> dict[str, Any]:
-    """Return an entry with the keys of ``--json``."""
-    tally = entry.tally
-    return {
-        "lane": entry.lane,
-        "topic": entry.range.topic,
-        "partition": entry.range.partition,
-        "start": entry.range.start,
-        "end": entry.range.end,
-        "kind": entry.kind,
-        "run_id": entry.run_id,
-        "plan_id": entry.plan_id,
-        "graph_id": entry.graph_id,
-        "graph_hash": entry.graph_hash,
-        "holder": entry.holder,
-        "token": entry.token,
-        "records": tally.records if tally else None,
-        "documents_out": dict(tally.documents_out) if tally else None,
-        "dead_letters": tally.dead_letters if tally else None,
-        "seconds": entry.seconds,
-        "entered_at": entry.entered_at,
-    }
-
-
-def plan_values(plan: Plan) -> dict[str, Any]:
-    """Return a plan with the keys of ``--json``."""
-    return {
-        "plan_id": plan.plan_id,
-        "run_id": plan.run_id,
-        "lane": plan.lane,
-        "topic": plan.topic,
-        "slot": plan.slot,
-        "ranges": [{"partition": r.partition, "start": r.start, "end": r.end} for r in plan.ranges],
-        "graph_id": plan.graph_id,
-        "graph_hash": plan.graph_hash,
-        "holder": plan.holder,
-        "token": plan.token,
-        "planned_at": plan.planned_at,
-    }
-
-
-def _audit_values(lane: str, audit: TopicAudit) -> dict[str, Any]:
-    faults: Sequence[dict[str, Any]] = [
-        {"kind": fault.kind, "partition": fault.partition, "message": fault.message} for fault in audit.faults
-    ]
-    return {"lane": lane, "topic": audit.topic, "entries": len(audit.entries), "lag": audit.lag, "faults": faults}
 
 
 def _out(entry: Entry) -> str | None:

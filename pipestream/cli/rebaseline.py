@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from pipestream.cli.ledger import entry_values
 from pipestream.cli.options import GraphOption, JsonOption, read_settings
 from pipestream.cli.output import emit_json, say
 from pipestream.user import user_name
@@ -43,6 +42,8 @@ def rebaseline(
     with closing(open_lease_store(settings)) as leases:
         moved = move(settings, load_graph(graph), topic, target, by=user_name(), leases=leases)
     if json:
+        from pipestream.views.ledger import entry_values
+
         emit_json([entry_values(entry) for entry in moved])
         return
     for entry in moved:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from pipestream.cli.options import GraphsOption, JsonOption, examples, read_graphs, read_settings
 from pipestream.cli.output import emit_json, note, show_table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pipestream.graph.model import Graph
-    from pipestream.kafka.ranges import Watermarks
-    from pipestream.settings import Settings
 
 
 def add_to(app: typer.Typer) -> None:
@@ -29,6 +22,8 @@ def topics(graph: GraphsOption = None, json: JsonOption = False) -> None:
     Offsets count Kafka's transaction markers as well, so they are more than records. Dead letters are those
     written while the topic was drained, from the ledger. Ends with 1 if a topic is missing.
     """
+    from pipestream.views.topics import topic_rows
+
     settings = read_settings()
     rows = topic_rows(read_graphs(settings, graph), settings)
     missing = [row["topic"] for row in rows if row["partitions"] is None]
@@ -44,40 +39,6 @@ def topics(graph: GraphsOption = None, json: JsonOption = False) -> None:
     if missing:
         note(f"missing: {', '.join(missing)}; `pipestream graph apply FILE` creates them", style="red")
         raise typer.Exit(1)
-
-
-def topic_rows(graphs: list[Graph], settings: Settings) -> list[dict[str, Any]]:
-    """Return the topics of graphs with the keys of ``--json``; ``partitions`` is None for one that is not there."""
-    from pipestream.drain.audit import audit_topic
-    from pipestream.kafka.broker import Broker
-    from pipestream.ledger import Ledger
-    from pipestream.topics.required import leased_topics, required_topics
-
-    broker, ledger = Broker(settings), Ledger(settings)
-    existing = broker.existing()
-    rows = []
-    for graph in graphs:
-        drained = set(leased_topics(graph))
-        for spec in required_topics(graph, settings):
-            row: dict[str, Any] = {"graph_id": graph.graph_id, "topic": spec.name, "purpose": spec.purpose.value}
-            row |= {"drained": spec.name in drained, "partitions": None, "lag": None, "dead_letters": None}
-            rows.append(row)
-            if spec.name not in existing:
-                continue
-            if row["drained"]:
-                audit = audit_topic(broker, ledger, graph, spec.name)
-                row["partitions"] = _partitions(audit.watermarks, audit.heads)
-                row |= {"lag": audit.lag, "dead_letters": audit.dead_letters}
-            else:
-                row["partitions"] = _partitions(broker.watermarks(spec.name, range(existing[spec.name])), {})
-    return rows
-
-
-def _partitions(watermarks: Mapping[int, Watermarks], heads: Mapping[int, int]) -> list[dict[str, Any]]:
-    return [
-        {"partition": number, "low": marks.low, "high": marks.high, "head": heads.get(number)}
-        for number, marks in sorted(watermarks.items())
-    ]
 
 
 def _lines(row: dict[str, Any]) -> list[list[Any]]:

@@ -16,8 +16,7 @@ from pipestream.connectors.ingest import ingest
 from pipestream.dead_letters import dead_letter_topics, list_dead_letters, summarize
 from pipestream.demo.dag_run import TaskEvent, run_dag
 from pipestream.demo.reading import count_records
-from pipestream.demo.summary import Summary, TopicRow, summarise, topic_rows
-from pipestream.drain.audit import audit_graph
+from pipestream.demo.summary import Summary, summarise
 from pipestream.errors import StackError
 from pipestream.graph.load import load_graph
 from pipestream.graph.versions import GraphVersions
@@ -31,6 +30,8 @@ from pipestream.samples.generate import SAMPLES, write_sample_documents
 from pipestream.settings import ENV_PREFIX, STACK_PREFIX
 from pipestream.topic_names import intake_topic, node_topic
 from pipestream.topics.apply import apply_graph
+from pipestream.views.audit import audit_graph
+from pipestream.views.drained import TopicRow, drained_rows
 
 if TYPE_CHECKING:
     from pipestream.graph.model import Graph
@@ -89,7 +90,7 @@ def run_demo(tell: Tell, *, documents: int = 240, keep: bool = False) -> DemoRes
             )
     return DemoResult(
         summary=summary,
-        rows=tuple(topic_rows(audits)),
+        rows=tuple(drained_rows(audits)),
         dead_letters=dead_letters,
         seconds=time.monotonic() - started,
         folder=folder,

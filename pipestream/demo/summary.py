@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pipestream.engine.emission import ERROR, HAPPY
-from pipestream.ledger.entries import Tally
+from pipestream.views.drained import drained_rows
 
 if TYPE_CHECKING:
-    from pipestream.drain.audit import TopicAudit
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRow:
-    """What draining one topic came to."""
-
-    node_id: str
-    topic: str
-    ranges: int
-    records: int
-    documents_out: Mapping[str, int]
-    dead_letters: int
-    seconds: float
+    from pipestream.views.audit import TopicAudit
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,30 +48,11 @@ class Summary:
         return found
 
 
-def topic_rows(audits: Sequence[TopicAudit]) -> list[TopicRow]:
-    """Return a row per topic, in the order of the audits."""
-    rows = []
-    for audit in audits:
-        total = sum((entry.tally for entry in audit.entries if entry.tally), Tally())
-        rows.append(
-            TopicRow(
-                node_id=audit.node_id,
-                topic=audit.topic,
-                ranges=len(audit.entries),
-                records=total.records,
-                documents_out=dict(sorted(total.documents_out.items())),
-                dead_letters=total.dead_letters,
-                seconds=sum(entry.seconds for entry in audit.entries),
-            )
-        )
-    return rows
-
-
 def summarise(
     documents_in: int, audits: Sequence[TopicAudit], *, happy_end_in_topic: int, dead_letters_in_topics: int
 ) -> Summary:
     """Add up what became of the documents."""
-    rows = topic_rows(audits)
+    rows = drained_rows(audits)
     return Summary(
         documents_in=documents_in,
         happy_end=sum(row.documents_out.get(HAPPY, 0) for row in rows),

@@ -5,7 +5,6 @@ from contextlib import closing, suppress
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
-from pipestream.drain.audit import audit_topic
 from pipestream.drain.live_lane import LiveLane
 from pipestream.drain.range_task import RangeFailed, ordered_transactional_id, transactional_id
 from pipestream.drain.rebaseline import rebaseline
@@ -16,6 +15,7 @@ from pipestream.leases import DesiredState
 from pipestream.leases.names import lease_name
 from pipestream.ledger import EntryKind, Ledger
 from pipestream.topics.admin import TopicAdmin
+from pipestream.views.audit import audit_topic
 from pipestream_testing.retention import delete_before
 
 pytestmark = pytest.mark.stack

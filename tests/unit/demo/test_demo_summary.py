@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from pipestream.demo.summary import Summary, summarise, topic_rows
-from pipestream.drain.audit import TopicAudit
+from pipestream.demo.summary import Summary, summarise
 from pipestream.ledger import Tally
 from pipestream.ledger.check import Fault, FaultKind
+from pipestream.views.audit import TopicAudit
+from pipestream.views.drained import drained_rows
 from pipestream_testing.made import make_entry
 
 RIGHT = Summary(
@@ -58,7 +59,7 @@ def test_documents_at_the_error_end_have_come_to_an_end_too():
 
 
 def test_a_row_adds_up_the_ranges_of_its_topic():
-    (row,) = topic_rows([audit("intake.a", Tally(10, {"b": 7, "a": 2}, 1), Tally(5, {"b": 5}, 0))])
+    (row,) = drained_rows([audit("intake.a", Tally(10, {"b": 7, "a": 2}, 1), Tally(5, {"b": 5}, 0))])
 
     assert (row.node_id, row.topic, row.ranges, row.records) == ("node of intake.a", "intake.a", 2, 15)
     assert list(row.documents_out.items()) == [("a", 2), ("b", 12)]
@@ -66,7 +67,7 @@ def test_a_row_adds_up_the_ranges_of_its_topic():
 
 
 def test_a_range_whose_numbers_were_lost_counts_as_a_range_without_records():
-    (row,) = topic_rows([audit("intake.a", None, Tally(5, {"b": 5}, 0))])
+    (row,) = drained_rows([audit("intake.a", None, Tally(5, {"b": 5}, 0))])
 
     assert (row.ranges, row.records) == (2, 5)
 

@@ -1,0 +1,1 @@
+"""Read models: the rows that the command line, the demo and the UI show, with the keys of ``--json``."""
