@@ -3,7 +3,7 @@
 Mappings run in the order they are written, each on what the one before it made. How many fields each takes:
 
 * DIRECT copies source *i* to target *i*. A source the document does not have leaves its target alone.
-* TRANSFORM does the same through a rule (see ``rules.py``). Only ``default`` makes something of a missing source.
+* TRANSFORM does the same through a rule (see ``transform_rules.py``). Only ``default`` works on a missing source.
 * AGGREGATE joins all sources to one target: ``concatenate`` as text with the delimiter between (lists element
   by element), ``sum`` as numbers. Missing sources are left out; with all missing, the target is left alone.
 * SPLIT cuts one text at the delimiter (the only empty one allowed is none: it must be given). One target takes
@@ -22,10 +22,10 @@ from pipestream.errors import MappingError
 from pipestream.routing.conditions import check_expression, problems_of
 from pipestream.routing.engine import Bind, EvaluationError, Program, open_engine
 from pipestream.routing.field_mapping import FieldMapping, MappingType
-from pipestream.routing.fields import check_path, get_field, set_field
+from pipestream.routing.field_paths import check_path, get_field, set_field
 from pipestream.routing.problems import with_caret
-from pipestream.routing.rules import apply_rule, check_rule, to_text
 from pipestream.routing.syntax import parse
+from pipestream.routing.transform_rules import apply_rule, check_rule, to_text
 from pipestream.wire import PipeDoc, PipeStream
 
 _AGGREGATIONS: Final = ("concatenate", "sum")

@@ -6,9 +6,9 @@ import pytest
 
 from pipestream.errors import MappingError
 from pipestream.graph.model import FieldMapping, MappingType
-from pipestream.routing.fields import get_field
+from pipestream.routing.field_paths import get_field
 from pipestream.routing.mappings import apply_mappings, check_mapping
-from pipestream.routing.rules import RULES, apply_rule
+from pipestream.routing.transform_rules import RULES, apply_rule
 from pipestream.wire import PipeDoc, PipeStream
 
 TITLE, AUTHOR, CATEGORY = "search_metadata.title", "search_metadata.author", "search_metadata.category"
@@ -149,7 +149,7 @@ def test_a_rule_that_cannot_take_a_value_says_why(rule, value, params, message):
 
 
 def test_every_rule_is_in_the_table_of_the_documentation():
-    from pipestream.routing import rules
+    from pipestream.routing import transform_rules as rules
 
     assert all(f"``{name}``" in (rules.__doc__ or "") for name in RULES)
 

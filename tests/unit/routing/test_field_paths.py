@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from pipestream.errors import MappingError
-from pipestream.routing.fields import check_path, get_field, set_field
+from pipestream.routing.field_paths import check_path, get_field, set_field
 from pipestream.wire import PipeDoc
 
 
