@@ -1,19 +1,13 @@
-"""Runs as people start them, in a whole Airflow: by its schedule, by the form, and as a backfill."""
+"""Runs as people start them, in a whole Airflow: by its schedule, by the form, and as a backfill. The long version;
+``test_end_to_end.py`` has the short one."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
-import sys
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +15,11 @@ import pytest
 
 from pipestream.graph.versions import GraphVersions
 from pipestream.leases import open_lease_store
-from pipestream.local import Stack, load_spec
+from pipestream.local import Stack
 from pipestream.topics.apply import apply_graph
+from pipestream_testing.airflow_api import AirflowApi, wait_for
+from pipestream_testing.airflow_stack import airflow_stack, graph_file
 from pipestream_testing.pipeline import Pipeline
-from pipestream_testing.waiting import wait_until
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-DEADLINE_S = 1200.0
-"""For a backfill of a few Spark jobs, on a machine that does many other things besides."""
-wait_for = partial(wait_until, timeout_s=DEADLINE_S, poll_s=1.0)
 
 pytestmark = [pytest.mark.stack, pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -48,94 +38,10 @@ edges:
 SCHEDULES = {"form": "", "range": "", "daily": 'schedule: "@daily"'}
 
 
-class Airflow:
-    """Airflow as a person has it: its API, which is what the UI calls, and its command line."""
-
-    def __init__(self, stack: Stack) -> None:
-        self._address = next(server.address for server in stack.status() if server.name == "airflow")
-        self._environment = stack.environment()
-        user, password = stack.airflow_login()
-        self._token = ""
-        self._token = self.call("POST", "/auth/token", {"username": user, "password": password})["access_token"]
-
-    def call(self, method: str, path: str, body: object = None) -> Any:
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._address + path, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)
-
-    def refusal(self, method: str, path: str, body: object) -> tuple[int, str]:
-        """Return how a call is refused: its status and what Airflow says."""
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            self.call(method, path, body)
-        with closing(refused.value) as error:
-            return error.code, error.read().decode()
-
-    def run_command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [str(Path(sys.executable).parent / "airflow"), *arguments]
-        return subprocess.run(
-            command, env=self._environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-        )
-
-    def unpause(self, dag_id: str) -> None:
-        self.wait_for_dag(dag_id)
-        self.call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
-
-    def trigger(self, dag_id: str, **params: object) -> str:
-        """Fill in the form, start the run, and return its id when it has ended."""
-        run = self.call("POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": params})
-        self.wait_for_run(dag_id, run["dag_run_id"])
-        return str(run["dag_run_id"])
-
-    def wait_for_run(self, dag_id: str, run_id: str) -> None:
-        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"
-        wait_for(lambda: self.call("GET", path)["state"] in ("success", "failed"), f"{run_id} has not ended")
-        state = self.call("GET", path)["state"]
-        assert state == "success", {task: self.log(dag_id, run_id, task) for task in self.tasks(dag_id, run_id)}
-
-    def runs(self, dag_id: str, run_type: str) -> dict[str, dict[str, Any]]:
-        """Return the runs of a kind by the day that their data interval begins."""
-        found = self.call("GET", f"/api/v2/dags/{dag_id}/dagRuns?run_type={run_type}")["dag_runs"]
-        return {run["data_interval_start"][:10]: run for run in found}
-
-    def tasks(self, dag_id: str, run_id: str) -> dict[str, str]:
-        """Return how each task of a run ended."""
-        found = self.call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
-        return {task["task_id"]: task["state"] for task in found}
-
-    def log(self, dag_id: str, run_id: str, task_id: str) -> str:
-        """Return what a task said in its last try."""
-        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
-        number = self.call("GET", path)["try_number"]
-        content = self.call("GET", f"{path}/logs/{number}?full_content=true")["content"]
-        return "\n".join(json.dumps(line) for line in content)
-
-    def create_backfill(self, dag_id: str, first: datetime, last: datetime, *more: str) -> None:
-        """Create a backfill of the days from first to last with Airflow's command line, and wait for its end."""
-        days = ("--from-date", f"{first:%Y-%m-%d}", "--to-date", f"{last:%Y-%m-%d}")
-        done = self.run_command("backfill", "create", "--dag-id", dag_id, *days, *more)
-        assert done.returncode == 0, done.stdout + done.stderr
-        path = f"/api/v2/backfills?dag_id={dag_id}"
-        wait_for(
-            lambda: all(each["completed_at"] for each in self.call("GET", path)["backfills"]), "the backfill has no end"
-        )
-
-    def wait_for_dag(self, dag_id: str) -> None:
-        def is_known() -> bool:
-            errors = self.call("GET", "/api/v2/importErrors")["import_errors"]
-            assert errors == []
-            return dag_id in {dag["dag_id"] for dag in self.call("GET", "/api/v2/dags")["dags"]}
-
-        wait_for(is_known, f"Airflow has not found {dag_id}")
-
-
 class Installation:
     """One graph that is applied, its DAG in Airflow, and documents of several days in its intake topic."""
 
-    def __init__(self, name: str, stack: Stack, airflow: Airflow, graph_file: Path) -> None:
+    def __init__(self, name: str, stack: Stack, airflow: AirflowApi, graph_file: Path) -> None:
         self.name = name
         self.dag_id = f"pipestream_{name}"
         self.airflow = airflow
@@ -194,31 +100,14 @@ class Installation:
 @pytest.fixture(scope="module")
 def own_stack(tmp_path_factory, _only_our_settings) -> Iterator[Stack]:
     """Kafka, PostgreSQL and a whole Airflow, with DAG files and graphs of these tests' own."""
-    folder = tmp_path_factory.mktemp("scheduled")
-    # PostgreSQL runs as another user, who must get there; pytest's folders are for the owner only.
-    for parent in (folder, *folder.parents):
-        if parent.stat().st_uid == folder.stat().st_uid and "pytest" in parent.name:
-            parent.chmod(0o755)
-    dags = folder / "dags"
-    shutil.copytree(REPOSITORY / "dags", dags, ignore=shutil.ignore_patterns("graphs", "__pycache__"))
-    (dags / "graphs").mkdir()
-    for name, schedule in SCHEDULES.items():
-        (dags / "graphs" / f"{name}.yaml").write_text(GRAPH.replace("NAME", name).replace("SCHEDULE", schedule))
-    bundle = {
-        "name": "tests",
-        "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
-        "kwargs": {"path": str(dags)},
-    }
-    spec = load_spec(profile="embedded", folder=folder / "stack", airflow=True, free_ports=True, durable=False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", json.dumps([bundle]))
-        with Stack(spec).running() as running:
-            yield running
+    graphs = {name: GRAPH.replace("NAME", name).replace("SCHEDULE", schedule) for name, schedule in SCHEDULES.items()}
+    with airflow_stack(tmp_path_factory.mktemp("scheduled"), "embedded", graphs) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
-def airflow(own_stack) -> Airflow:
-    return Airflow(own_stack)
+def airflow(own_stack) -> AirflowApi:
+    return AirflowApi(own_stack)
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +115,7 @@ def install(own_stack, airflow) -> Callable[[str], Installation]:
     """Apply one of the graphs and let its DAG run."""
 
     def install(name: str, **documents: int) -> Installation:
-        made = Installation(name, own_stack, airflow, own_stack.spec.folder.parent / "dags" / "graphs" / f"{name}.yaml")
+        made = Installation(name, own_stack, airflow, graph_file(own_stack.spec.folder.parent, name))
         # In order of time, as a topic is filled: each name says how many days ago its documents came.
         for prefix, days_ago in sorted(documents.items(), key=lambda item: -item[1]):
             made.send(days_ago, *(f"{prefix}{number}" for number in range(4)))

@@ -1,0 +1,247 @@
+"""The whole product: Airflow's scheduler, a Spark cluster, Consul leases, documents and ledger on S3.
+
+One stack serves all tests of this file, which tell one story: documents are ingested, a scheduled run drains them, a
+backfill drains a day again, the same backfill is asked for again, and the ledger is tidied.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pipestream.documents.references import key_of
+from pipestream.leases.store import Assignment
+from pipestream.ledger import Entry
+from pipestream.objects.store import open_store
+from pipestream_testing.airflow_api import wait_for
+from pipestream_testing.airflow_stack import airflow_stack
+from pipestream_testing.books import (
+    DAG,
+    EARLIER,
+    FILES,
+    GRAPH,
+    HAPPY_END,
+    INDEX,
+    INGEST_DAG,
+    INTAKE,
+    LEDGER,
+    UPKEEP_DAG,
+    Books,
+)
+
+pytestmark = [pytest.mark.stack, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(3600)]
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory, _only_our_settings) -> Iterator[Books]:
+    folder = tmp_path_factory.mktemp("end-to-end")
+    # A day that ended half a day ago, so that no test runs over the end of an interval.
+    until = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=12)
+    graph = GRAPH.replace("SCHEDULE", f"0 {until.hour} * * *").replace("GATE", str(folder))
+    with airflow_stack(folder, "full", {"books": graph}, {"PIPESTREAM_LEDGER_URI": LEDGER}) as stack:
+        yield Books(stack, folder, (until - timedelta(days=1), until))
+
+
+@dataclass(frozen=True)
+class Ingested:
+    run_id: str
+    report: dict[str, object]
+
+
+@pytest.fixture(scope="module")
+def ingested(books) -> Ingested:
+    """Some documents came in a day ago; Airflow has ingested others from a folder."""
+    for number, doc_id in enumerate(EARLIER):
+        noon = books.interval[0] + timedelta(hours=12)
+        books.pipeline.send(INTAKE, [doc_id], partition=number % 2, timestamp=noon)
+    folder = books.settings.sources_folder / "books"
+    folder.mkdir(parents=True)
+    for name in FILES:
+        (folder / f"{name}.txt").write_text(f"The text of {name}.")
+    books.airflow.unpause(INGEST_DAG)
+    run_id = books.airflow.trigger(INGEST_DAG)
+    return Ingested(run_id, books.airflow.returned(INGEST_DAG, run_id, "ingest"))
+
+
+@dataclass(frozen=True)
+class Drained:
+    """What was there while a run worked and after it."""
+
+    run_id: str
+    tasks: dict[str, str]
+    lease: Assignment
+    session: str | None
+    live_lease: Assignment | None
+    entries: list[Entry]
+    heads: dict[int, int]
+    group_offsets: dict[int, int]
+    happy: Counter[str]
+    dead: Counter[str]
+
+
+def _watch(books: Books, run_id: str, lease_name: str) -> Drained:
+    """Look at a run while a document waits at the gate, then let it finish."""
+    books.gate.wait_for_arrival()
+    lease, session = books.lease(lease_name), books.consul_session(lease_name)
+    live_lease = books.lease(books.lease_name(backfill=False))
+    assert lease is not None, f"nobody holds {lease_name}"
+    books.gate.open()
+    books.airflow.wait_for_run(DAG, run_id)
+    tasks = books.airflow.tasks(DAG, run_id)
+    heads, offsets = books.ledger.heads("books", INTAKE, [0, 1]), books.pipeline.group_offsets(INTAKE)
+    return Drained(run_id, tasks, lease, session, live_lease, books.entries(), heads, offsets, *books.ended())
+
+
+@pytest.fixture(scope="module")
+def scheduled(books, ingested) -> Drained:
+    """The run that the scheduler starts when the DAG is unpaused."""
+    books.airflow.unpause(DAG)
+    return _watch(books, books.airflow.scheduled_run(DAG), books.lease_name(backfill=False))
+
+
+@pytest.fixture(scope="module")
+def backfilled(books, scheduled) -> Drained:
+    """A backfill over the interval of the scheduled run, created through Airflow's API."""
+    books.gate.close()
+    backfill = books.post_backfill()
+    found = _watch(books, scheduled.run_id, books.lease_name(backfill=True))
+    books.airflow.wait_for_backfill(backfill)
+    return found
+
+
+# -- Airflow ingests -----------------------------------------------------------------------------
+
+
+def test_the_ingestion_dag_stores_the_files_on_s3_and_publishes_each_once(books, ingested):
+    assert ingested.report == {
+        "datasource": "books",
+        "new": len(FILES),
+        "changed": 0,
+        "unchanged": 0,
+        "published": len(FILES),
+        "failed": 0,
+    }
+    published = [found.stream.document_ref.object_key for found in books.pipeline.read(INTAKE)]
+    with open_store(books.settings.store_uri, books.settings) as store:
+        assert books.settings.store_uri.startswith("s3://")
+        assert sorted(store.list("documents")) == sorted(filter(None, published))
+
+
+# -- Airflow's scheduler starts a run ------------------------------------------------------------
+
+
+def test_a_scheduled_run_takes_every_document_to_its_end_once(scheduled):
+    assert scheduled.tasks == {"drain_intake_books": "success", "drain_index": "success"}
+    assert scheduled.happy == Counter(name for name in (*FILES, *EARLIER) if not name.startswith("bad"))
+    assert scheduled.dead == Counter(["bad-0", "bad-1"])
+
+
+def test_the_run_works_on_the_spark_cluster(books, scheduled):
+    said = books.airflow.log(DAG, scheduled.run_id, "drain_intake_books")
+
+    assert f"--master {books.settings.spark_master}" in said
+    assert books.settings.spark_master.startswith("spark://")
+
+
+def test_the_run_holds_the_lease_in_consul_while_it_works_and_gives_it_back(books, scheduled):
+    task = f"{DAG}/{scheduled.run_id}/drain_intake_books"
+
+    assert scheduled.session, "Consul has no lock on the lease's key"
+    assert scheduled.lease.holder.startswith(f"{task}@")
+    entered = {(entry.holder, entry.token) for entry in scheduled.entries if entry.run_id == task}
+    assert entered == {(scheduled.lease.holder, scheduled.lease.token)}
+    assert books.consul_session(books.lease_name(backfill=False)) is None
+
+
+def test_what_goes_from_node_to_node_is_stored_on_s3(books, scheduled):
+    sent = sorted(key_of(found.stream) for found in books.pipeline.read(INDEX))
+
+    with open_store(books.settings.store_uri, books.settings) as store:
+        stored = [key for key in store.list("streams") if key.endswith("/read.pb")]
+    assert sent == sorted(stored)
+
+
+def test_the_ledger_on_s3_has_every_record_once(books, scheduled):
+    assert books.ledger.root == LEDGER
+    counted = {
+        topic: sum(entry.tally.records for entry in scheduled.entries if entry.range.topic == topic)
+        for topic in (INTAKE, INDEX)
+    }
+    assert counted == {INTAKE: len(FILES + EARLIER), INDEX: len(FILES + EARLIER)}
+    assert books.ledger_faults() == []
+
+
+# -- a backfill is created through Airflow's API -------------------------------------------------
+
+
+def test_a_backfill_drains_the_documents_of_its_interval_again_and_no_others(books, scheduled, backfilled):
+    taken_in = [entry for entry in backfilled.entries if entry.lane == books.backfill_lane]
+
+    assert backfilled.tasks == {"drain_intake_books": "success", "drain_index": "success"}
+    assert sum(entry.tally.records for entry in taken_in) == len(EARLIER)
+    assert backfilled.happy - scheduled.happy == Counter(name for name in EARLIER if not name.startswith("bad"))
+    assert backfilled.dead - scheduled.dead == Counter(["bad-1"])
+
+
+def test_a_backfill_moves_no_live_head(scheduled, backfilled):
+    assert backfilled.heads == scheduled.heads
+    assert backfilled.group_offsets == scheduled.group_offsets
+
+
+def test_a_backfill_has_a_lease_of_its_own(backfilled):
+    assert backfilled.session, "Consul has no lock on the lease's key"
+    assert backfilled.lease.holder.startswith(f"{DAG}/{backfilled.run_id}/drain_intake_books/1@")
+    assert backfilled.live_lease is None
+
+
+def test_the_live_ledger_joins_without_gap_or_overlap_after_a_backfill(books, backfilled):
+    assert books.ledger_faults() == []
+
+
+def test_a_backfill_that_is_asked_for_again_does_nothing_and_says_so(books, backfilled):
+    books.airflow.wait_for_backfill(books.post_backfill())
+
+    assert books.airflow.tasks(DAG, backfilled.run_id) == {"drain_intake_books": "skipped", "drain_index": "skipped"}
+    assert f"of {INTAKE} is finished" in books.airflow.log(DAG, backfilled.run_id, "drain_intake_books")
+    assert books.entries() == backfilled.entries
+    assert books.ended() == (backfilled.happy, backfilled.dead)
+
+
+# -- Airflow tidies the ledger -------------------------------------------------------------------
+
+
+def test_the_upkeep_dag_joins_the_files_of_the_ledger_and_changes_nothing_in_it(books, backfilled):
+    books.airflow.unpause(UPKEEP_DAG)
+    run_id = books.airflow.scheduled_run(UPKEEP_DAG)
+    books.airflow.wait_for_run(UPKEEP_DAG, run_id)
+
+    done = {table["table"]: table for table in books.airflow.returned(UPKEEP_DAG, run_id, "tidy")}
+    assert done["entries"]["files_joined"] > done["entries"]["files_made"] == 1
+    assert sorted(books.entries(), key=repr) == sorted(backfilled.entries, key=repr)
+    assert books.ledger.heads("books", INTAKE, [0, 1]) == backfilled.heads
+
+
+# -- a task is killed (long: Airflow waits before it retries) ------------------------------------
+
+
+@pytest.mark.slow
+def test_a_task_that_is_killed_gives_its_lease_back_and_its_retry_finishes_the_work(books, backfilled):
+    books.gate.close()
+    books.pipeline.send(INTAKE, ["late-0"])
+    run_id = books.airflow.start(DAG)
+    books.gate.wait_for_arrival()
+
+    books.task_process(run_id, "drain_intake_books").kill()
+
+    wait_for(
+        lambda: books.consul_session(books.lease_name(backfill=False)) is None, "the killed task's job keeps its lease"
+    )
+    books.gate.open()
+    books.airflow.wait_for_run(DAG, run_id)
+    assert books.airflow.task(DAG, run_id, "drain_intake_books")["try_number"] == 2
+    assert books.pipeline.doc_ids(HAPPY_END)["late-0"] == 1
+    assert books.ledger_faults() == []
