@@ -16,6 +16,8 @@ from pipestream.cli.options import GraphArgument, JsonOption, examples, read_set
 from pipestream.cli.output import console, emit_json, note, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pipestream.graph.load import GraphCheck
     from pipestream.wire import PipeDoc
 
@@ -208,12 +210,19 @@ def _graph_files(files: list[Path]) -> list[Path]:
 
 def _tell(file: Path, check: GraphCheck) -> None:
     if check.graph is not None:
-        parts = f"{len(check.graph.nodes)} nodes, {len(check.graph.edges)} edges"
-        say(f"{file}: valid (graph {check.graph.graph_id}, {parts})", style="green")
+        from pipestream.graph.write import graph_values
+
+        written = graph_values(check.graph)  # without the happy-end that the file does not list
+        parts = [_count(written["nodes"], "node"), _count(written.get("edges", []), "edge")]
+        say(f"{file}: valid (graph {check.graph.graph_id}, {', '.join(parts)})", style="green")
     for problem in check.problems:
         say(str(problem), style="red")
     for warning in check.warnings:
         say(f"warning: {warning}", style="yellow")
+
+
+def _count(parts: Sequence[object], word: str) -> str:
+    return f"{len(parts)} {word}{'' if len(parts) == 1 else 's'}"
 
 
 def _read_document(file: Path) -> PipeDoc:

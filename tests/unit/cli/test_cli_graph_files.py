@@ -38,7 +38,7 @@ def test_a_valid_graph_is_told_so(run, graph_file):
     ran = run("graph", "validate", graph_file)
 
     assert ran.code == 0
-    assert f"{graph_file}: valid (graph letters" in ran.out
+    assert f"{graph_file}: valid (graph letters, 2 nodes, 1 edge)" in ran.out
 
 
 def test_a_folder_of_graphs_is_validated(run, graph_file):
