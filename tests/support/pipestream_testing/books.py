@@ -11,7 +11,6 @@ from pathlib import Path
 
 import psutil
 
-from pipestream.drain.audit import audit_graph
 from pipestream.drain.backfill import Backfill
 from pipestream.drain.request import DrainRequest
 from pipestream.graph.versions import GraphVersions
@@ -23,6 +22,7 @@ from pipestream.ledger import Entry
 from pipestream.ledger.check import Fault
 from pipestream.local import Stack
 from pipestream.topics.apply import apply_graph
+from pipestream.views.audit import audit_graph
 from pipestream_testing.airflow_api import AirflowApi
 from pipestream_testing.airflow_stack import graph_file
 from pipestream_testing.gate import Gate
