@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from threading import Event
 
 
 def run_side_by_side(work: Callable[[], None], count: int, interrupt: Callable[[], None]) -> None:
@@ -17,12 +18,24 @@ def run_side_by_side(work: Callable[[], None], count: int, interrupt: Callable[[
     if count == 1:
         work()
         return
+    # A signal may arrive while the pool starts a thread, and the pool then does not know of that thread and would not
+    # wait for it. So the work begins only when all threads are known.
+    may_begin, is_called_off = Event(), Event()
+
+    def begin() -> None:
+        may_begin.wait()
+        if not is_called_off.is_set():
+            work()
+
     with ThreadPoolExecutor(count, thread_name_prefix="slot") as pool:
         try:
-            futures = [pool.submit(work) for _ in range(count)]
+            futures = [pool.submit(begin) for _ in range(count)]
+            may_begin.set()
             wait(futures)
         except BaseException:
+            is_called_off.set()
             interrupt()
+            may_begin.set()
             raise
     for future in futures:
         future.result()

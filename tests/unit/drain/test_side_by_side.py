@@ -61,3 +61,29 @@ def test_when_the_run_is_told_to_end_the_threads_are_interrupted_and_waited_for(
         signal.signal(signal.SIGUSR2, before)
 
     assert len(ended) == 2
+
+
+def test_when_a_signal_arrives_while_threads_start_no_work_begins_unwatched(monkeypatch):
+    """The pool forgets a thread whose start is interrupted; that thread must not work on after the run has ended."""
+
+    class ToldToEnd(BaseException):
+        pass
+
+    begun = []
+    start = threading.Thread.start
+
+    def start_and_be_interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        started.append(thread)
+        if len(started) == 2:
+            raise ToldToEnd
+
+    started: list[threading.Thread] = []
+    monkeypatch.setattr(threading.Thread, "start", start_and_be_interrupted)
+
+    with pytest.raises(ToldToEnd):
+        run_side_by_side(lambda: begun.append(True), 2, interrupt=lambda: None)
+
+    for thread in started:
+        thread.join(60)
+    assert begun == []
