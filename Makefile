@@ -1,4 +1,4 @@
-# `make` lists the verbs. Everything runs in .venv, which `setup` makes; state of servers is in .pipestream.
+# `make` lists the commands. Everything runs in .venv, which `setup` creates. The servers' data is in .pipestream.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .SUFFIXES:
@@ -9,12 +9,12 @@ READY_DEV := .venv/.ready-dev
 PROFILE ?=
 ARGS ?=
 # Tests wait for servers more than they compute: on 2 cores the fault tests take 6:53 min in two processes and 5:20 in
-# three. A file stays together, for it may have started servers of its own.
+# three. All tests of a file run in one process, because the file may start servers of its own.
 SIDE_BY_SIDE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help reference setup setup-dev demo test test-stack check format faults bench up down status proto requirements wheel clean
 
-help: ## list the verbs
+help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements.txt pyproject.toml scripts/setup
@@ -25,16 +25,16 @@ $(READY_DEV): requirements-dev.txt $(READY)
 	@scripts/setup requirements-dev.txt
 	@touch $@
 
-setup: $(READY) ## make .venv with all that is needed to run
+setup: $(READY) ## create .venv with everything that is needed to run
 	@:
 
-setup-dev: $(READY_DEV) ## the same, and what is needed to work on the project
+setup-dev: $(READY_DEV) ## setup, and the tools to work on the project
 	@:
 
 demo: $(READY) ## run documents through the sample graph on real servers, and show what happened
 	@$(BIN)/pipestream demo $(ARGS)
 
-test: check ## check, then all tests but the slow ones, on the full stack
+test: check ## check, then run all tests except the slow ones, on the full stack
 	@$(BIN)/python -m pytest -m "not slow" $(SIDE_BY_SIDE) $(ARGS)
 
 test-stack: $(READY_DEV) ## keep the servers of the tests up until Ctrl-C, for test runs in other shells
@@ -49,16 +49,16 @@ check: $(READY_DEV) ## lint (code and proto/), format, types, import rules
 	@$(BIN)/lint-imports --no-logo > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
 	@echo "check: clean"
 
-format: $(READY_DEV) ## format the code, and mend what can be mended
+format: $(READY_DEV) ## format the code, and fix what can be fixed automatically
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet . ; $(BIN)/buf format --write proto
 
-faults: $(READY_DEV) ## the long proof: kill, stop and cut everything, lose nothing
+faults: $(READY_DEV) ## the long fault tests: kill, stop and cut off everything, lose nothing
 	@FAULTS=long $(BIN)/python -m pytest tests/faults --timeout 3600 $(SIDE_BY_SIDE) $(ARGS)
 
 bench: $(READY_DEV) ## measure, and print the numbers
 	@$(BIN)/python -m pytest tests/bench -m "slow or not slow" --timeout 3600 -s $(ARGS)
 
-up: $(READY) ## start the local stack (PROFILE=full for Consul, S3 and Spark besides)
+up: $(READY) ## start the local stack (PROFILE=full adds Consul, S3 and Spark)
 	@$(BIN)/pipestream up $(addprefix --profile ,$(PROFILE)) $(ARGS)
 
 down: $(READY) ## stop the local stack; data stays in .pipestream
@@ -73,11 +73,11 @@ proto: $(READY_DEV) ## generate pipestream/gen from proto/
 reference: $(READY_DEV) ## write the tables in docs/ from the code
 	@$(BIN)/python scripts/generate_reference.py
 
-# Hashes for every platform; neither the index's address nor a folder of this machine gets into the files.
+# Hashes for every platform. The files contain neither the index's address nor a folder of this machine.
 COMPILE := UV_FIND_LINKS= $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \
 	--no-header --no-sources
 
-requirements: ## compile the requirements files from pyproject.toml: everything (`all`), dev besides, and what builds the wheel
+requirements: ## compile the requirements files from pyproject.toml: for running (`all`), for development, for building the wheel
 	@[ -x $(BIN)/uv ] || { echo "run make setup first"; exit 1; }
 	@$(COMPILE) --extra all pyproject.toml --output-file requirements.txt
 	@$(COMPILE) --extra all --group dev --constraint requirements.txt pyproject.toml --output-file requirements-dev.txt

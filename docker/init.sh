@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepares the stack of docker-compose.yaml: everything here can be repeated and changes nothing then.
+# Prepares the stack of docker-compose.yaml. Running it again changes nothing.
 set -euo pipefail
 
 echo "init: Airflow's database"

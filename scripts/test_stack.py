@@ -1,4 +1,4 @@
-"""Keep the servers of the tests up until Ctrl-C: test runs meanwhile find them running, and do not stop them."""
+"""Keep the servers of the tests up until Ctrl-C. Test runs during that time use them and do not stop them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipestream.local import Stack, load_spec
 
-# The same stack as in tests/conftest.py: whoever uses it says so with a lock, and the last one to leave stops it.
+# The same stack as in tests/conftest.py. Every user of it holds a lock, and the last one to leave stops it.
 FOLDER = Path(__file__).resolve().parent.parent / ".pipestream" / "test"
 
 
