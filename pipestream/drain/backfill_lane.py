@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from pipestream.drain.backfill import Backfill
-from pipestream.drain.lane import Chosen, Lane
-from pipestream.drain.slot_plan import find_remaining
+from pipestream.drain.lane import Chosen, Lane, find_remaining
 from pipestream.errors import TopicReplaced, TransientError
 from pipestream.kafka.broker import Broker, TopicIdentity
 from pipestream.leases.store import Assignment, LeaseStore
 from pipestream.ledger import Ledger, Plan
 
 if TYPE_CHECKING:
-    from pipestream.drain.slot import HeldSlot
+    from pipestream.drain.request import HeldSlot
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from pipestream.errors import TopicReplaced
+from pipestream.errors import LedgerConflict, TopicReplaced
 from pipestream.kafka.broker import Broker, TopicIdentity
 from pipestream.kafka.ranges import OffsetRange
 from pipestream.leases.names import lease_name
@@ -19,7 +19,7 @@ from pipestream.leases.store import Assignment, LeaseStore
 from pipestream.ledger import Entry, Ledger, Plan
 
 if TYPE_CHECKING:
-    from pipestream.drain.slot import HeldSlot
+    from pipestream.drain.request import HeldSlot
 
 Chosen = tuple[list[OffsetRange], list[Entry]]
 """The ranges to drain, and entries for ranges that an earlier run drained and could not record."""
@@ -110,3 +110,22 @@ class Lane(ABC):
     @abstractmethod
     def topic_replaced(self, topic: str) -> TopicReplaced:
         """Return the error for a topic that is not the one its heads belong to."""
+
+
+def find_remaining(plan: Plan, ledger: Ledger) -> list[OffsetRange]:
+    """Return what is left of a plan: a retry finds ranges entered, by itself or by a run that recovered them.
+
+    :raises LedgerConflict: an operator moved a head back meanwhile.
+    """
+    heads = ledger.heads(plan.lane, plan.topic, (r.partition for r in plan.ranges))
+    left = []
+    for planned in plan.ranges:
+        start = heads.get(planned.partition, planned.start)
+        if start < planned.start:
+            raise LedgerConflict(
+                f"{planned}: its head was moved back to {start} after plan {plan.plan_id} was made; "
+                f"run under a new run id to drain from there"
+            )
+        if start < planned.end:
+            left.append(OffsetRange(planned.topic, planned.partition, start, planned.end))
+    return left

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from pipestream.drain.holder import is_of_run
 from pipestream.drain.lane import Chosen, Lane
 from pipestream.drain.offset_metadata import metadata_start, read_metadata
 from pipestream.errors import TopicReplaced
@@ -21,6 +20,7 @@ from pipestream.graph.model import Graph
 from pipestream.graph.start import StartKind
 from pipestream.kafka.broker import Broker, TopicIdentity
 from pipestream.kafka.ranges import OffsetRange
+from pipestream.leases.names import is_of_run
 from pipestream.leases.slots import slot_partitions
 from pipestream.leases.store import Assignment, LeaseStore
 from pipestream.ledger import EntryKind, Ledger, Plan
@@ -29,7 +29,7 @@ from pipestream.offsets.reconcile import reconcile
 from pipestream.offsets.start import start_offsets
 
 if TYPE_CHECKING:
-    from pipestream.drain.slot import HeldSlot
+    from pipestream.drain.request import HeldSlot
 
 log = logging.getLogger(__name__)
 

@@ -15,19 +15,18 @@ from dataclasses import replace
 from zlib import crc32
 
 from pipestream import faults
-from pipestream.drain.check import refuse
-from pipestream.drain.holder import is_of_run, name_holder
+from pipestream.drain.check import await_topic, refuse
 from pipestream.drain.range_task import Runner
 from pipestream.drain.report import DRAINED, SKIPPED, DrainReport, join_reports
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.side_by_side import run_side_by_side
 from pipestream.drain.slot_run import SlotRun
-from pipestream.drain.topic_wait import await_topic
 from pipestream.errors import LeaseLost, LeaseUnavailable, PipestreamError
 from pipestream.graph.flow import check_drained, topic_targets
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker
 from pipestream.leases.keeper import LeaseKeeper
+from pipestream.leases.names import is_of_run, name_holder
 from pipestream.leases.store import DesiredState, Lease, LeaseStore
 from pipestream.settings import Settings
 

@@ -1,4 +1,4 @@
-"""One slot of a run: plan or take up a plan, drain its ranges, enter them, report."""
+"""One slot of a run: make or resume a plan, drain its ranges, record them, report."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from dataclasses import replace
 from datetime import timedelta
 
 from pipestream import faults
-from pipestream.drain.range_task import RangeFailed, RangeOutcome, RangeTask, Runner, ordered_transactional_id
-from pipestream.drain.range_tasks import range_tasks
+from pipestream.drain.lane import find_remaining
+from pipestream.drain.range_task import (
+    RangeFailed,
+    RangeOutcome,
+    RangeTask,
+    Runner,
+    ordered_transactional_id,
+    range_tasks,
+)
 from pipestream.drain.report import DRAINED, EMPTY, DrainReport
-from pipestream.drain.request import DrainRequest
-from pipestream.drain.slot import HeldSlot
-from pipestream.drain.slot_plan import find_remaining, make_plan
+from pipestream.drain.request import DrainRequest, HeldSlot
 from pipestream.errors import LedgerConflict, TasksFailed, TopicReplaced
 from pipestream.graph.hashing import graph_hash
 from pipestream.graph.model import Graph
@@ -53,7 +58,7 @@ class SlotRun:
         plan = self._ledger.find_plan(slot.plan_id)
         recovered: list[Entry] = []
         if plan is not None:
-            slot = self._take_up(plan, slot)
+            slot = self._resume(plan, slot)
         else:
             plan, recovered = make_plan(slot, self._broker, self._ledger, check_lease)
         check_lease()
@@ -69,9 +74,9 @@ class SlotRun:
         identity = request.lane.identify(request.topic, self._broker, self._ledger)
         return HeldSlot(request, self.lease, self._replicas, identity, request.graph, graph_hash(request.graph))
 
-    def _take_up(self, plan: Plan, slot: HeldSlot) -> HeldSlot:
+    def _resume(self, plan: Plan, slot: HeldSlot) -> HeldSlot:
         """Return the slot with the graph that its plan was made with."""
-        log.info("taking up plan %s, made at %s", plan.plan_id, plan.planned_at)
+        log.info("resuming plan %s, made at %s", plan.plan_id, plan.planned_at)
         if plan.topic_id != slot.identity.topic_id:
             way_out = f"plan {plan.plan_id} was made for the old one; take another {slot.lane.id_to_change}"
             raise TopicReplaced(plan.topic, way_out)
@@ -163,3 +168,27 @@ def _raise_first_failure(outcomes: Sequence[RangeOutcome]) -> None:
     # the whole run explains what happened to the ranges.
     for outcome in sorted(failures, key=lambda outcome: (outcome.transient, -outcome.concerns.width)):
         raise RangeFailed(outcome)
+
+
+def make_plan(
+    slot: HeldSlot, broker: Broker, ledger: Ledger, check_lease: Callable[[], None]
+) -> tuple[Plan | None, list[Entry]]:
+    """Let the lane choose the ranges, and write them down before any work.
+
+    Return the plan, if anything waits, and what was recovered from a run that died.
+    """
+    ranges, recovered = slot.lane.choose(slot, broker, ledger)
+    check_lease()
+    if recovered:
+        ledger.enter(recovered)
+        log.warning(
+            "recovered %s: drained by a run that died before it could record them",
+            [str(e.range) for e in recovered],
+        )
+    faults.reach(faults.RECONCILED)
+    if not ranges:
+        return None, recovered
+    plan = slot.plan(ranges)
+    ledger.write_plan(plan)
+    faults.reach(faults.PLAN_WRITTEN)
+    return plan, recovered

@@ -1,4 +1,4 @@
-"""What is leased: a topic in a lane, ``TOPIC@LANE``.
+"""What is leased, a topic in a lane (``TOPIC@LANE``), and who holds it, a process of a run.
 
 The lane is a graph (``GRAPH``, its live runs) or a backfill of one (``GRAPH@ID``). So graphs that share a datasource,
 and backfills, never wait for each other's leases. What the operator wants of a topic holds for all its lanes, so that
@@ -6,6 +6,9 @@ is kept under the topic's own name. No topic has an @ in its name: Kafka allows 
 """
 
 from __future__ import annotations
+
+import os
+import socket
 
 from pipestream.ids import check_graph_id
 from pipestream.topic_names import check_topic
@@ -44,3 +47,13 @@ def leased_lane(name: str) -> str:
 def is_backfill_lease(name: str) -> bool:
     """Tell the lease of a backfill, which is of no use once the backfill is finished."""
     return name.count("@") > 1
+
+
+def name_holder(run_id: str) -> str:
+    """Return the name under which this process holds leases for a run."""
+    return f"{run_id}@{socket.gethostname()}:{os.getpid()}"
+
+
+def is_of_run(holder: str, run_id: str) -> bool:
+    """Tell whether a holder is a process of the run, such as an earlier try of it."""
+    return holder.startswith(f"{run_id}@")
