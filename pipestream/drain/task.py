@@ -47,6 +47,7 @@ from pipestream.ledger.entries import Tally
 from pipestream.objects.store import open_store
 from pipestream.offsets.range_broker import KafkaRangeBroker, RangeBroker, Reader, Writer
 from pipestream.settings import Settings
+from pipestream.topics.named import record_named_topics
 
 log = logging.getLogger(__name__)
 
@@ -114,6 +115,7 @@ class _RangeDrain:
         graph = version.graph
         with ExitStack() as stack:
             store = stack.enter_context(open_store(settings.store_uri, settings))
+            self._patiently(partial(record_named_topics, store, graph, settings))
             services = stack.enter_context(open_services(version, settings, fused_with(graph, task.node_id)))
             writer = stack.enter_context(self._broker.start_writer(task.transactional_ids, task.topic))
             reader = stack.enter_context(self._broker.open_reader(task.group, task.ranges))

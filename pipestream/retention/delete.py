@@ -19,8 +19,8 @@ from pipestream.errors import RequestInvalid
 from pipestream.ids import check_graph_id, check_key_part
 from pipestream.kafka.broker import Broker
 from pipestream.objects.store import ObjectStore, open_store
-from pipestream.retention.policies import OUTPUTS, UPLOADS, read_histories, referring_topics
-from pipestream.retention.references import References, scan_references
+from pipestream.retention.policies import OUTPUTS, UPLOADS, read_histories
+from pipestream.retention.references import References, find_referring_topics, scan_references
 from pipestream.wire import PipeDoc
 
 if TYPE_CHECKING:
@@ -64,9 +64,8 @@ def find_documents(
     histories = read_histories(settings)
     account_id = _account_of(histories, check_graph_id(datasource_id, "datasource id"))
     wanted = [check_key_part(doc_id, "document id") for doc_id in dict.fromkeys(doc_ids)]
-    topics = referring_topics(histories, Broker(settings).existing(), settings)
-    references = scan_references(settings, topics)
     with open_store(settings.store_uri, settings) as store, closing(Catalogue(settings)) as catalogue:
+        references = scan_references(settings, find_referring_topics(histories, Broker(settings), store, settings))
         outputs = _find_outputs(store, account_id, datasource_id, set(wanted)) if with_outputs else {}
         return [
             _found(store, catalogue, references, (account_id, datasource_id, doc_id), tuple(outputs.get(doc_id, ())))

@@ -24,8 +24,8 @@ from pipestream.documents.catalogue import Catalogue
 from pipestream.errors import RequestInvalid
 from pipestream.kafka.broker import Broker
 from pipestream.objects.store import open_store
-from pipestream.retention.policies import find_policies, read_histories, referring_topics
-from pipestream.retention.references import scan_references
+from pipestream.retention.policies import find_policies, read_histories
+from pipestream.retention.references import find_referring_topics, scan_references
 from pipestream.retention.sweep import Expired, Sweep
 from pipestream.retention.unreferenced import read_unreferenced
 
@@ -47,6 +47,7 @@ def expire_documents(
     :param now: the present time, by which documents are old enough.
     :param grace: how long an object must have been unreferenced.
     :raises RequestInvalid: the grace period is too short to be safe.
+    :raises BrokerRefused: a topic may not be read that could refer to documents; nothing was deleted.
     :raises StoreUnavailable, DatabaseUnavailable, BrokerUnavailable: repeat it; what is gone was right to go.
     """
     if grace < SHORTEST_GRACE:
@@ -58,7 +59,7 @@ def expire_documents(
         return Expired(is_dry_run=dry_run)
     with open_store(settings.store_uri, settings) as store, closing(Catalogue(settings)) as catalogue:
         broker = Broker(settings)
-        topics = referring_topics(histories, broker.existing(), settings)
+        topics = find_referring_topics(histories, broker, store, settings)
         # Before the scan: what the list says must be older.
         earlier = read_unreferenced(store)
         started = time.monotonic()

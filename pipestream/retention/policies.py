@@ -1,4 +1,4 @@
-"""How long which documents are kept, and which topics may refer to them: what all versions of all graphs say."""
+"""How long which documents are kept: what all versions of all graphs say."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pipestream.graph.versions import GraphVersions
-from pipestream.topic_names import TopicKind
-from pipestream.topics.required import required_topics
 
 if TYPE_CHECKING:
     from pipestream.graph.model import Graph
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
 
 UPLOADS = "documents"
 OUTPUTS = "streams"
-
-_PREFIXES = tuple(f"{kind.value}." for kind in TopicKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +68,6 @@ def find_policies(histories: Iterable[Sequence[Graph]]) -> Policies:
         {node_id: longest for node_id, said in outputs.items() if (longest := _longest(said)) is not None},
         {place: longest for place, said in uploads.items() if (longest := _longest(said)) is not None},
     )
-
-
-def referring_topics(histories: Iterable[Sequence[Graph]], existing: Iterable[str], settings: Settings) -> list[str]:
-    """Return the topics whose records may refer to documents, of those that exist, sorted.
-
-    Those that any version of a graph has had, and all that are named as this product names its topics: of a graph that
-    was never applied here, or that another cluster runs on the same broker.
-    """
-    known = {spec.name for versions in histories for graph in versions for spec in required_topics(graph, settings)}
-    return sorted(topic for topic in existing if topic in known or topic.startswith(_PREFIXES))
 
 
 def read_histories(settings: Settings) -> list[list[Graph]]:

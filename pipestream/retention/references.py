@@ -1,22 +1,36 @@
-"""Which documents the records in Kafka refer to."""
+"""Which documents the records in Kafka refer to, and which topics have such records."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from google.protobuf.message import DecodeError
 
+from pipestream.errors import TopicMissing
 from pipestream.kafka.scan import find_held, scan
+from pipestream.topics.named import is_named_by_rule, read_named_topics
+from pipestream.topics.required import required_topics
 from pipestream.wire import PipeStream
 
 if TYPE_CHECKING:
+    from pipestream.graph.model import Graph
+    from pipestream.kafka.broker import TopicIdentity
+    from pipestream.objects.store import ObjectStore
     from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
+
+
+class Topics(Protocol):
+    """What is asked of the broker."""
+
+    def existing(self) -> Mapping[str, int]: ...
+
+    def identify(self, topic: str) -> TopicIdentity: ...
 
 
 @dataclass(slots=True)
@@ -50,6 +64,32 @@ class References:
         root, _, rest = key.partition("/")
         parts = rest.split("/")
         return root == "streams" and len(parts) == 3 and _number(parts[1]) in self._numbers
+
+
+def find_referring_topics(
+    histories: Iterable[Sequence[Graph]], broker: Topics, store: ObjectStore, settings: Settings
+) -> list[str]:
+    """Return the topics whose records may refer to documents, of those that exist, sorted.
+
+    Those that any version of a graph has had, those that drains have recorded, and all that are named as this product
+    names its topics: of a graph that was never applied here, or that another cluster runs on the same broker.
+
+    :raises BrokerRefused: one of them may not be looked at, so nobody knows what it refers to.
+    """
+    known = {spec.name for versions in histories for graph in versions for spec in required_topics(graph, settings)}
+    known |= read_named_topics(store)
+    existing = broker.existing().keys()
+    found = {topic for topic in existing if topic in known or is_named_by_rule(topic)}
+    # A list of all topics leaves out those that we have no right to, so each that is not in it is asked for by name.
+    return sorted(found | {topic for topic in known - existing if _is_there(broker, topic)})
+
+
+def _is_there(broker: Topics, topic: str) -> bool:
+    try:
+        broker.identify(topic)
+    except TopicMissing:
+        return False
+    return True
 
 
 def scan_references(settings: Settings, topics: Iterable[str]) -> References:

@@ -1,8 +1,10 @@
-"""The rights in Kafka that docs/production.md names are enough for ingestion and drains."""
+"""The rights in Kafka that docs/production.md names are enough for ingestion, drains and upkeep."""
 
 from __future__ import annotations
 
 import re
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ from confluent_kafka.admin import (
 )
 
 from pipestream.errors import BrokerRefused
+from pipestream.graph.versions import GraphVersions
+from pipestream.retention.expire import expire_documents
 from pipestream.settings import Settings
 from pipestream_testing.pipeline import Pipeline
 from pipestream_testing.secured_kafka import LIMITED_USER, secured_kafka
@@ -104,3 +108,30 @@ def test_a_right_that_is_missing_ends_a_run_at_once(limited, secured, unique):
 
     with pytest.raises(BrokerRefused):
         limited.drain(f"intake.{unique}", "run-1")
+
+
+@pytest.fixture
+def expiring(settings, secured, limited, unique):
+    """The same, and applied, with documents that expire, and dead letters in a topic that the graph names."""
+    text = limited.graph_file.read_text()
+    said = f"    keep_documents_hours: 1\n    dead_letters: {{topic: letters-{unique}}}\n"
+    limited.graph_file.write_text(text.replace("  - id: second\n", f"  - id: second\n{said}"))
+    everybody = pipeline_of(settings, secured, limited.graph_file)
+    everybody.create_topics()
+    with closing(GraphVersions(settings)) as versions:
+        versions.save(everybody.graph, applied_by="test")
+    return limited.settings
+
+
+def test_with_the_rights_of_upkeep_documents_expire(expiring, secured, unique):
+    named = [("topic", f"letters-{unique}", each) for _, _, each in documented_rights("upkeep", unique)]
+    grant(secured, documented_rights("upkeep", unique) + named)
+
+    assert expire_documents(expiring, datetime.now(UTC)).deleted == 0
+
+
+def test_documents_do_not_expire_where_a_topic_that_may_refer_to_them_is_hidden(expiring, secured, unique):
+    grant(secured, documented_rights("upkeep", unique))
+
+    with pytest.raises(BrokerRefused, match=f"letters-{unique}"):
+        expire_documents(expiring, datetime.now(UTC))

@@ -17,8 +17,9 @@ from pipestream.kafka.broker import Broker
 from pipestream.objects.store import open_store
 from pipestream.retention import delete, expire
 from pipestream.retention.expire import expire_documents
-from pipestream.retention.policies import referring_topics
+from pipestream.retention.references import find_referring_topics
 from pipestream.wire import DocumentReference, PipeDoc, PipeStream, StreamMetadata
+from pipestream_testing.pipeline import Pipeline
 from pipestream_testing.retention import delete_before
 
 pytestmark = pytest.mark.stack
@@ -42,12 +43,12 @@ def letters(make_letters, settings, unique, monkeypatch):
     with closing(GraphVersions(settings)) as versions:
         versions.save(made.pipeline.graph, applied_by="test")
 
-    def own_topics(histories, existing, settings):
+    def own_topics(*arguments):
         # Other tests share the broker; their topics come and go, and keep records for as long as they like.
-        return [topic for topic in referring_topics(histories, existing, settings) if unique in topic]
+        return [topic for topic in find_referring_topics(*arguments) if unique in topic]
 
-    monkeypatch.setattr(expire, "referring_topics", own_topics)
-    monkeypatch.setattr(delete, "referring_topics", own_topics)
+    monkeypatch.setattr(expire, "find_referring_topics", own_topics)
+    monkeypatch.setattr(delete, "find_referring_topics", own_topics)
     return made
 
 
@@ -119,6 +120,25 @@ def test_an_object_whose_transaction_is_still_open_is_there_when_it_commits(lett
     assert expire_documents(settings, soon + GRACE * 2, grace=GRACE).deleted == 0
     letters.drain(letters.second)
     assert set(letters.pipeline.doc_ids(letters.happy_end)) == {"late"}
+
+
+def test_a_dead_letter_in_a_topic_that_no_applied_graph_names_keeps_its_document(
+    settings, store, unique, graph_text, tmp_path, letters
+):
+    changed = graph_text.replace("  - id: second\n", f"  - id: second\n    dead_letters: {{topic: letters-{unique}}}\n")
+    file = tmp_path / "changed.yaml"
+    file.write_text(changed)
+    not_applied = Pipeline(settings, file)
+    not_applied.create_topics()
+    not_applied.send(letters.intake, ["bad"])
+    not_applied.drain(letters.intake, "run-1")
+    not_applied.drain(letters.second, "run-2")
+    (letter,) = not_applied.read(f"letters-{unique}")
+    forget_records(settings, letters.second)
+
+    assert expire_now(settings).deleted == 0
+
+    assert stored(store) == [f"streams/acme/{letter.stream.stream_id}/first.pb"]
 
 
 def test_an_upload_expires_with_its_row_once_its_intake_record_is_gone(letters, settings, store):

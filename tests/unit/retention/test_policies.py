@@ -6,8 +6,7 @@ from datetime import timedelta
 import pytest
 
 from pipestream.graph.model import Datasource, Graph, Node
-from pipestream.retention.policies import Policies, find_policies, referring_topics
-from pipestream.settings import Settings
+from pipestream.retention.policies import Policies, find_policies
 
 
 def make_graph(graph_id: str = "g", *, node: float | None = None, source: float | None = None) -> Graph:
@@ -78,13 +77,3 @@ def test_all_documents_of_a_node_are_kept_equally_long(file):
     policies = find_policies([[make_graph(node=1)]])
 
     assert policies.keep(f"streams/acme/s-1/{file}") == timedelta(hours=1)
-
-
-def test_topics_of_every_version_and_of_unknown_graphs_are_read():
-    graph = make_graph()
-    old = replace(graph, nodes=(replace(graph.nodes[0], node_id="old"),))
-    existing = ["intake.files", "pipestream.main.old", "dlq.main.parse", "bridge.far.away", "dlq.who.knows", "orders"]
-
-    found = referring_topics([[graph, old]], existing, Settings())
-
-    assert found == sorted(set(existing) - {"orders"})
