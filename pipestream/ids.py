@@ -18,6 +18,9 @@ _GRAPH_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}", re.ASCII)
 # and no leading dot: `..` would climb out of the store's folder.
 _KEY_PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._:@=+-]{0,199}", re.ASCII)
 
+# S3's own limit; every part has at most 200 characters, so this bounds the number of parts.
+_MAX_KEY_LENGTH = 1_024
+
 _STREAMS = uuid.UUID("6f0d3f6e-6ad9-5a35-9f3c-4f9f2e0f7b51")
 
 
@@ -50,6 +53,18 @@ def check_key_part(value: str, what: str) -> str:
             f"not starting with a dot"
         )
     return value
+
+
+def check_key(key: str) -> str:
+    """Return ``key`` if it can name an object: relative, no empty part, no part that climbs out of the store.
+
+    :raises IdInvalid: it cannot.
+    """
+    if len(key) > _MAX_KEY_LENGTH:
+        raise IdInvalid(f"object key of {len(key)} characters; at most {_MAX_KEY_LENGTH} are allowed")
+    for part in key.split("/"):
+        check_key_part(part, f"in the object key {key!r}, the part")
+    return key
 
 
 def record_origin(topic_id: str, topic: str, partition: int, offset: int) -> str:

@@ -29,7 +29,7 @@ from pipestream.drain.report import DrainReport
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.errors import LeaseLost, RequestInvalid
-from pipestream.graph.activity import why_inactive
+from pipestream.graph.flow import why_inactive
 from pipestream.graph.versions import find_version
 from pipestream.ids import new_run_id
 from pipestream.leases import open_lease_store

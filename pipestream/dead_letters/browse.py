@@ -12,7 +12,7 @@ from pipestream.dead_letters.selection import EVERYTHING, Selection
 from pipestream.errors import TerminalError
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker
-from pipestream.kafka.ranges import Watermarks
+from pipestream.kafka.records import Watermarks
 from pipestream.settings import Settings
 from pipestream.topics.required import Purpose, required_topics
 

@@ -11,8 +11,8 @@ from typing import Protocol
 from pipestream.dead_letters.decisions import ActionPlan, Decisions
 from pipestream.dead_letters.log import DecisionLog
 from pipestream.kafka.broker import Broker, TopicIdentity
-from pipestream.kafka.ranges import Watermarks
-from pipestream.offsets.range_broker import KafkaRangeBroker, RangeBroker
+from pipestream.kafka.records import Watermarks
+from pipestream.offsets.range_reader import KafkaRangeBroker, RangeBroker
 from pipestream.settings import Settings
 
 

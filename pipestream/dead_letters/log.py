@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC, ActionPlan, Decisions, add_up
 from pipestream.errors import BrokerUnavailable, TopicMissing
-from pipestream.kafka.ranges import OffsetRange, Watermarks
-from pipestream.kafka.records import InputRecord
+from pipestream.kafka.records import InputRecord, OffsetRange, Watermarks
 from pipestream.offsets.range_reader import RangeReader
 from pipestream.settings import Settings
 from pipestream.topics.admin import TopicAdmin

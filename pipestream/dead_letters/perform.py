@@ -34,8 +34,7 @@ from pipestream.dead_letters.destinations import Destinations, NoWayBack
 from pipestream.dead_letters.kafka import KafkaLetterBroker, LetterBroker
 from pipestream.dead_letters.letter import State, read_letter
 from pipestream.graph.model import Graph
-from pipestream.kafka.ranges import OffsetRange
-from pipestream.kafka.records import InputRecord, OutputRecord
+from pipestream.kafka.records import InputRecord, OffsetRange, OutputRecord
 from pipestream.kafka.writer import Progress
 from pipestream.settings import Settings
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipestream.engine.emission import ERROR, HAPPY
+from pipestream.engine.process import ERROR, HAPPY
 from pipestream.views.drained import drained_rows
 
 if TYPE_CHECKING:

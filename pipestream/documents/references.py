@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from pipestream.errors import IdInvalid, RecordInvalid
-from pipestream.ids import check_graph_id, check_key_part
-from pipestream.objects.keys import check_key
+from pipestream.ids import check_graph_id, check_key, check_key_part
 
 if TYPE_CHECKING:
     from pipestream.wire import PipeStream

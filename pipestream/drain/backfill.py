@@ -14,7 +14,7 @@ from datetime import datetime
 from pipestream.errors import OffsetsExpired, RequestInvalid
 from pipestream.ids import check_graph_id
 from pipestream.kafka.broker import Broker
-from pipestream.kafka.ranges import OffsetRange, Watermarks
+from pipestream.kafka.records import OffsetRange, Watermarks
 from pipestream.ledger import EntryKind, Ledger, Plan
 from pipestream.offsets.start import timestamp_ms_of
 from pipestream.settings import Settings

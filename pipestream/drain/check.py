@@ -12,7 +12,7 @@ from contextlib import closing
 
 from pipestream.drain.request import DrainRequest
 from pipestream.errors import TopicMissing
-from pipestream.graph.activity import why_not_drained
+from pipestream.graph.flow import why_not_drained
 from pipestream.kafka.broker import Broker
 from pipestream.leases import open_lease_store
 from pipestream.leases.store import Assignment, DesiredState, LeaseStore

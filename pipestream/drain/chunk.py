@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from pipestream.drain.range_task import RangeTask
 from pipestream.drain.result import ChunkResult, RecordResult
 from pipestream.engine.dead_letter_record import FOR_GRAPH
-from pipestream.engine.emission import Emission, Outcome
 from pipestream.engine.follow import follow
 from pipestream.engine.intake import Arrival, Entrance, read_arrival, stand_in, take_in
 from pipestream.engine.outputs import DeadLetterWriter, output_of
-from pipestream.engine.process import Services, fail
+from pipestream.engine.process import Emission, Outcome, Services, fail
 from pipestream.errors import PipestreamError
 from pipestream.graph.model import Graph
 from pipestream.ids import record_origin

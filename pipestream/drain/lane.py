@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pipestream.errors import LedgerConflict, TopicReplaced
 from pipestream.kafka.broker import Broker, TopicIdentity
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import OffsetRange
 from pipestream.leases.names import lease_name
 from pipestream.leases.store import Assignment, LeaseStore
 from pipestream.ledger import Entry, Ledger, Plan

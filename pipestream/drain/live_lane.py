@@ -19,13 +19,11 @@ from pipestream.graph.flow import start_at
 from pipestream.graph.model import Graph
 from pipestream.graph.start import StartKind
 from pipestream.kafka.broker import Broker, TopicIdentity
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import OffsetRange
 from pipestream.leases.names import is_of_run
-from pipestream.leases.slots import slot_partitions
 from pipestream.leases.store import Assignment, LeaseStore
 from pipestream.ledger import EntryKind, Ledger, Plan
-from pipestream.offsets.plan import count_lag, find_waiting, plan_ranges
-from pipestream.offsets.reconcile import reconcile
+from pipestream.offsets.plan import count_lag, find_waiting, plan_ranges, reconcile, slot_partitions
 from pipestream.offsets.start import start_offsets
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from functools import partial
 from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.drain.task import drain_ranges
 from pipestream.errors import LeaseLost
-from pipestream.offsets.range_broker import RangeBroker
+from pipestream.offsets.range_reader import RangeBroker
 from pipestream.settings import Settings
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from pipestream.engine.built_graph import built
 from pipestream.errors import Concern, PipestreamError
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.graph.proto import built
+from pipestream.kafka.records import OffsetRange
 from pipestream.ledger.entries import Tally
 from pipestream.topic_names import datasource_of
 

@@ -19,10 +19,10 @@ from pipestream.drain.live_lane import LiveLane
 from pipestream.drain.range_task import ordered_transactional_id, transactional_id
 from pipestream.errors import LeaseUnavailable, TerminalError
 from pipestream.graph.flow import check_drained
-from pipestream.graph.hashing import graph_hash
 from pipestream.graph.model import Graph
+from pipestream.graph.proto import graph_hash
 from pipestream.kafka.broker import Broker, TopicIdentity
-from pipestream.kafka.ranges import Watermarks
+from pipestream.kafka.records import Watermarks
 from pipestream.leases.keeper import LeaseKeeper
 from pipestream.leases.names import leased_topic
 from pipestream.leases.store import Lease, LeaseStore

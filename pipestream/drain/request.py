@@ -13,7 +13,7 @@ from pipestream.drain.live_lane import LiveLane
 from pipestream.graph.flow import topic_targets
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import TopicIdentity
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import OffsetRange
 from pipestream.leases.store import Lease
 from pipestream.ledger import Entry, EntryKind, Plan, Tally
 

@@ -20,10 +20,10 @@ from pipestream.drain.range_task import (
 from pipestream.drain.report import DRAINED, EMPTY, DrainReport
 from pipestream.drain.request import DrainRequest, HeldSlot
 from pipestream.errors import LedgerConflict, TasksFailed, TopicReplaced
-from pipestream.graph.hashing import graph_hash
 from pipestream.graph.model import Graph
+from pipestream.graph.proto import graph_hash
 from pipestream.kafka.broker import Broker
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import OffsetRange
 from pipestream.leases.store import Lease
 from pipestream.ledger import Entry, EntryKind, Ledger, Plan, Tally
 from pipestream.offsets.plan import cut_ranges

@@ -27,7 +27,6 @@ from pipestream.drain.crash_markers import CrashMarkers
 from pipestream.drain.offset_metadata import read_metadata, write_metadata
 from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.drain.result import ChunkResult, RecordResult
-from pipestream.engine.built_graph import restore
 from pipestream.engine.follow import retry_policy
 from pipestream.engine.services import open_services
 from pipestream.errors import (
@@ -40,12 +39,13 @@ from pipestream.errors import (
     TransientError,
 )
 from pipestream.graph.flow import fused_with
+from pipestream.graph.proto import restore
 from pipestream.kafka.broker import Committed
 from pipestream.kafka.records import InputRecord
 from pipestream.kafka.writer import Progress
 from pipestream.ledger.entries import Tally
 from pipestream.objects.store import open_store
-from pipestream.offsets.range_broker import KafkaRangeBroker, RangeBroker, Reader, Writer
+from pipestream.offsets.range_reader import KafkaRangeBroker, RangeBroker, Reader, Writer
 from pipestream.settings import Settings
 from pipestream.topics.named import record_named_topics
 

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from pipestream.engine.emission import Emission, Outcome
 from pipestream.engine.graph_conditions import Conditions
-from pipestream.engine.process import Services, fail, process_node
+from pipestream.engine.process import Emission, Outcome, Services, fail, process_node
 from pipestream.errors import ConditionError, PipestreamError
 from pipestream.graph.flow import Way, destination_of
 from pipestream.graph.model import Edge, Graph, Node

@@ -9,8 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipestream.engine.emission import Emission
-from pipestream.engine.process import Services, fail, process_node
+from pipestream.engine.process import Emission, Services, fail, process_node
 from pipestream.errors import Concern, PipestreamError, TerminalError, TransientError
 from pipestream.graph.flow import destination_of
 from pipestream.graph.model import DeadLetterPolicy, Graph, Node

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from pipestream.documents.references import key_of, stream_key
 from pipestream.engine.dead_letter_record import DeadLettersOff, dead_letter
-from pipestream.engine.emission import Emission, Outcome
 from pipestream.engine.intake import Arrival, Entrance, decode_stream, enter_lane, settle_account
+from pipestream.engine.process import Emission, Outcome
 from pipestream.errors import IdInvalid, RecordInvalid
 from pipestream.graph.flow import destination_of
 from pipestream.graph.model import Graph, Node

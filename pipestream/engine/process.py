@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from itertools import pairwise
 
-from pipestream.engine.emission import Emission, Outcome
 from pipestream.engine.graph_conditions import Conditions
 from pipestream.engine.history import record_failure, record_hop, this_instance
 from pipestream.errors import HopsExceeded, PipestreamError, RecordInvalid
@@ -21,6 +21,40 @@ from pipestream.modules.module import Answer, HopStatus, Module, ModuleContext
 from pipestream.modules.transports import EdgeTransport
 from pipestream.routing.mappings import apply_mappings
 from pipestream.wire import PipeStream
+
+HAPPY = "happy-end"
+ERROR = "error-end"
+"""The names under which documents that ended are counted, whatever the graph calls its end nodes."""
+
+
+class Outcome(Enum):
+    """Which way a stream leaves a node."""
+
+    EDGE = "edge"
+    HAPPY_END = HAPPY
+    ERROR_END = ERROR
+    DEAD_LETTER = "dead-letter"
+    HANDED_OVER = "handed-over"
+    """A remote engine has taken it; there is nothing to send."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """A stream that leaves a node. Its document is inline; whoever sends it may store it and send a reference."""
+
+    outcome: Outcome
+    stream: PipeStream
+    node_id: str
+    """The node it leaves."""
+    to_node_id: str = ""
+    edge: Edge | None = None
+    error: PipestreamError | None = None
+    attempts: int = 1
+
+    @property
+    def counted_as(self) -> str:
+        """Return the name under which the ledger counts it."""
+        return self.edge.edge_id if self.edge else self.outcome.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import lru_cache
 
-from pipestream.engine.built_graph import BuiltGraph
 from pipestream.engine.graph_conditions import Conditions, compile_conditions
 from pipestream.engine.process import Services
 from pipestream.errors import GraphInvalid, Problem
+from pipestream.graph.proto import BuiltGraph
 from pipestream.modules.resolve import resolve_module
 from pipestream.modules.transports import EdgeTransport, open_transport
 from pipestream.plugins import PluginContext

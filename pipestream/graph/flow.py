@@ -1,4 +1,4 @@
-"""Which topics a graph's documents travel through, and which topic feeds which.
+"""Which topics a graph's documents travel through, which topic feeds which, and whether documents move at all.
 
 Everything that depends on topics (what to create, what to drain, in which order) starts from here.
 """
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pipestream.errors import RequestInvalid
-from pipestream.graph.model import Datasource, Edge, Graph, Node, Transport
-from pipestream.topic_names import TopicKind, bridge_topic, intake_topic, node_topic
+from pipestream.graph.model import Datasource, Edge, Graph, GraphMode, Node, Transport
+from pipestream.topic_names import TopicKind, bridge_topic, datasource_of, intake_topic, node_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +174,23 @@ def _source_of(graph: Graph, topic: str) -> Datasource | Node | None:
         if topic == intake_topic(source.datasource_id):
             return source
     return graph.node_by_id.get(topic_targets(graph).get(topic, ""))
+
+
+def why_inactive(graph: Graph, datasource_id: str = "") -> str:
+    """Return why a graph, or one of its datasources, is left alone; empty if it is not.
+
+    This is the one rule for ``mode: design`` and for a datasource's ``paused``. Everything that would move documents
+    asks here: drains and backfills on the command line, in Spark and in Airflow, and the connectors that bring
+    documents in. A document that is uploaded to a paused datasource is still accepted, and waits.
+    """
+    if graph.mode is GraphMode.DESIGN:
+        return f"graph {graph.graph_id} is in design; set mode: production in its file when it is ready"
+    source = graph.datasource_by_id.get(datasource_id)
+    if source is not None and source.paused:
+        return f"datasource {datasource_id} is paused in the graph; remove paused: true from its file to resume"
+    return ""
+
+
+def why_not_drained(graph: Graph, topic: str) -> str:
+    """Return why a topic of a graph is left alone; empty if it is not."""
+    return why_inactive(graph, datasource_of(topic))

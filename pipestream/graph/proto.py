@@ -1,9 +1,16 @@
-"""Graphs on the wire: ``PipelineGraph`` in binary and JSON. ``load.py`` has the way back that checks the rules."""
+"""A graph as its message, ``PipelineGraph`` in binary and JSON, and the hash that identifies it.
+
+``load.py`` has the way back that checks the rules.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any
 
 from google.protobuf import json_format
@@ -19,6 +26,9 @@ from pipestream.graph.wire_fields import fill_message, message_values
 from pipestream.graph.yamltree import MAX_BYTES
 from pipestream.topic_names import TopicKind, TopicName, node_topic
 from pipestream.wire import GraphDatasource, GraphEdge, GraphNode, PipelineGraph
+
+# A process works on few graphs; a handful covers them and the versions that they had a moment ago.
+_MOST_KEPT = 8
 
 
 def to_proto(graph: Graph) -> PipelineGraph:
@@ -59,6 +69,54 @@ def from_kept(data: bytes, *, source: str) -> Graph:
 @lru_cache(maxsize=16)
 def _restore(data: bytes) -> Graph:
     return restore_graph(values_of_message(parse_binary(data, "graph"), Report("graph")), "graph")
+
+
+def graph_hash(graph: Graph) -> str:
+    """Return the SHA-256 of a graph's message in hex: the same for the same graph, whatever file it came from."""
+    return sha256(to_binary(graph)).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltGraph:
+    """One version of a graph, with its message and its hash. Two are the same if their hashes are.
+
+    A run has a graph; its tasks get the graph's message, in this process or in a worker's. Large graphs take tens of
+    milliseconds to build and to hash, so each version is built once per process, whichever way it arrives.
+    """
+
+    digest: str
+    graph: Graph = field(compare=False, repr=False)
+    content: bytes = field(compare=False, repr=False)
+    """The graph's message."""
+
+
+_kept: OrderedDict[bytes, BuiltGraph] = OrderedDict()
+_lock = threading.Lock()
+
+
+def built(graph: Graph) -> BuiltGraph:
+    """Return a graph with its message and its hash."""
+    return _keep(to_binary(graph), lambda _: graph)
+
+
+def restore(content: bytes) -> BuiltGraph:
+    """Return the graph of a message that ``built`` made, which was checked before.
+
+    :raises GraphInvalid: the bytes are not such a message.
+    """
+    return _keep(content, lambda kept: from_kept(kept, source="the graph of a task"))
+
+
+def _keep(content: bytes, build: Callable[[bytes], Graph]) -> BuiltGraph:
+    with _lock:
+        found = _kept.get(content)
+        if found is None:
+            found = _kept[content] = BuiltGraph(sha256(content).hexdigest(), build(content), content)
+            if len(_kept) > _MOST_KEPT:
+                _kept.popitem(last=False)
+        else:
+            _kept.move_to_end(content)
+        return found
 
 
 def parse_binary(data: bytes, source: str) -> PipelineGraph:

@@ -6,8 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from pipestream.database import Connection, Database
-from pipestream.graph.hashing import graph_hash
-from pipestream.graph.proto import from_kept, to_binary
+from pipestream.graph.proto import from_kept, graph_hash, to_binary
 from pipestream.graph.versions_model import GraphVersion, VersionMissing
 
 if TYPE_CHECKING:

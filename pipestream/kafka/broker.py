@@ -14,7 +14,7 @@ from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType  # ty
 from pipestream.errors import BrokerUnavailable
 from pipestream.kafka.clients import admin_client, idempotent_producer, offsets_consumer, start_producer
 from pipestream.kafka.errors import ask_patiently, explain, explain_errors
-from pipestream.kafka.ranges import Partition, Watermarks
+from pipestream.kafka.records import Partition, Watermarks
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from pipestream.errors import OffsetsExpired
 from pipestream.kafka.errors import explain_errors, explain_while, is_end_of_partition, is_expired, is_passing
-from pipestream.kafka.ranges import Partition
-from pipestream.kafka.records import InputRecord
+from pipestream.kafka.records import InputRecord, Partition
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)

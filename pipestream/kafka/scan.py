@@ -14,8 +14,7 @@ from pipestream.errors import BrokerUnavailable
 from pipestream.kafka.clients import admin_client, scanning_consumer
 from pipestream.kafka.errors import ask_patiently, explain, explain_errors, is_missing
 from pipestream.kafka.messages import fetch, place_of, to_record
-from pipestream.kafka.ranges import OffsetRange, Partition
-from pipestream.kafka.records import InputRecord
+from pipestream.kafka.records import InputRecord, OffsetRange, Partition
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from pipestream.ledger.entries import Entry, EntryKind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pipestream.kafka.ranges import Watermarks
+    from pipestream.kafka.records import Watermarks
 
 
 class FaultKind(Enum):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import OffsetRange
 
 
 @dataclass(frozen=True, slots=True, order=True)

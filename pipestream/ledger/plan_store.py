@@ -18,7 +18,7 @@ from typing import Any
 from deltalake.exceptions import CommitFailedError
 
 from pipestream.errors import DocumentMissing, LedgerBusy
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import OffsetRange
 from pipestream.ledger import tables
 from pipestream.ledger.delta import TRIES, Place, all_hold, append, rows
 from pipestream.ledger.entries import Plan

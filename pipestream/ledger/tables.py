@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipestream.arrow import to_table
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import OffsetRange
 from pipestream.ledger.entries import Entry, EntryKind, HeadMove, Plan, Tally
 
 _TIME = pa.timestamp("us", "UTC")

@@ -1,7 +1,8 @@
-"""Turn a node's ``module`` into something that can be called."""
+"""Turn a node's ``module`` into something that can be called; the kinds of the product are plugins here."""
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,12 @@ from pipestream.errors import GraphInvalid, Problem
 from pipestream.plugins import PluginContext, PluginGroup, find_plugin, plugin_names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
     from pipestream.modules.module import Module, ModuleContext
     from pipestream.wire import PipeDoc
+
 
 _HINT = "use python:package.module:function, grpc:host:port or unix:/path/to.sock; empty passes documents through"
 
@@ -86,6 +89,44 @@ def resolve_module(spec: str, context: PluginContext | None = None) -> Module:
     except ValueError as error:
         raise _invalid(spec, f"{spec!r} is not a module: {error}") from error
     return module
+
+
+def open_python(target: str, _context: PluginContext) -> Module:
+    """Return the module that calls a Python callable, which is imported now.
+
+    :raises GraphInvalid: the callable is not there.
+    """
+    from pipestream.modules.callables import CallableModule
+
+    return CallableModule(_import(target), f"python:{target}")
+
+
+def open_grpc(target: str, _context: PluginContext) -> Module:
+    """Return the module that calls a gRPC service, which is reached at the first document."""
+    from pipestream.modules.remote import GrpcModule
+
+    return GrpcModule(target)
+
+
+def open_unix(target: str, _context: PluginContext) -> Module:
+    """Return the module that sends documents to a Unix socket, which is reached at the first document."""
+    from pipestream.modules.unix import SocketModule
+
+    return SocketModule(target)
+
+
+def _import(target: str) -> Callable[[PipeDoc, ModuleContext], Any]:
+    package, _, name = target.partition(":")
+    try:
+        function = getattr(importlib.import_module(package), name, None)
+    except Exception as error:
+        hint = "install it in the environment that runs the drains"
+        raise _invalid(f"python:{target}", f"cannot import {package}: {type(error).__name__}: {error}", hint) from error
+    if function is None:
+        raise _invalid(f"python:{target}", f"{package} has no {name}")
+    if not callable(function):
+        raise _invalid(f"python:{target}", f"{name} of {package} is {type(function).__name__}, which cannot be called")
+    return function  # type: ignore[no-any-return]
 
 
 def _invalid(spec: str, message: str, hint: str = "") -> GraphInvalid:

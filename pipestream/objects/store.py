@@ -16,7 +16,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, Per
 from obstore.store import LocalStore, S3Store
 
 from pipestream.errors import DocumentMissing, SettingsInvalid, StoreRefused, StoreUnavailable
-from pipestream.objects.keys import check_key
+from pipestream.ids import check_key
 from pipestream.objects.s3 import obstore_options, read_answer, split_bucket
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from pipestream.kafka.errors import explain_errors
 from pipestream.kafka.messages import fetch, place_of, to_record
-from pipestream.kafka.ranges import OffsetRange, Partition
-from pipestream.kafka.records import InputRecord
+from pipestream.kafka.records import InputRecord, OffsetRange, Partition
 from pipestream.offsets.release import ReleaseBuffer
 from pipestream.settings import Settings
 

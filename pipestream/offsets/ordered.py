@@ -25,8 +25,7 @@ from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import range_consumer
 from pipestream.kafka.messages import fetch, place_of, to_record
 from pipestream.kafka.plain_config import read_client_config
-from pipestream.kafka.ranges import OffsetRange, Partition
-from pipestream.kafka.records import InputRecord
+from pipestream.kafka.records import InputRecord, OffsetRange, Partition
 from pipestream.offsets.merge import RangeMerge, assign
 from pipestream.offsets.release import sort_arrivals
 from pipestream.offsets.source_topic import SourceTopic

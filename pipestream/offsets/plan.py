@@ -1,4 +1,4 @@
-"""Choose the offset ranges one run drains.
+"""Choose the offset ranges one run drains: of which partitions, from which offsets, and how many.
 
 Pure: it reads no broker and no clock, so the same inputs always give the same ranges.
 """
@@ -6,10 +6,65 @@ Pure: it reads no broker and no clock, so the same inputs always give the same r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pipestream.errors import OffsetsExpired, TopicRewound
-from pipestream.kafka.ranges import OffsetRange, Watermarks
+from pipestream.kafka.records import OffsetRange, Watermarks
+
+
+def slot_partitions(slot: int, replicas: int, partitions: int) -> list[int]:
+    """Return the partitions (of ``partitions`` in all) that slot ``slot`` of ``replicas`` drains.
+
+    Every partition belongs to exactly one slot. Use the replicas that were desired when the run was
+    planned: two runs that planned with different replicas may share a partition, and the producer's
+    fencing, not this function, is what settles that.
+    """
+    if replicas < 1:
+        raise ValueError(f"replicas must be positive, not {replicas}")
+    if not 0 <= slot < replicas:
+        raise ValueError(f"slot must be between 0 and {replicas - 1}, not {slot}")
+    if partitions < 0:
+        raise ValueError(f"partitions must not be negative, not {partitions}")
+    return list(range(slot, partitions, replicas))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where each partition of a topic continues, and what was drained but never recorded."""
+
+    next_offsets: dict[int, int]
+    """A partition absent here was never drained."""
+    left_behind: tuple[OffsetRange, ...]
+    """Ranges whose Kafka transactions hold, of runs that died before the ledger knew."""
+
+
+def reconcile(
+    topic: str,
+    watermarks: Mapping[int, Watermarks],
+    heads: Mapping[int, int],
+    committed: Mapping[int, int],
+    begins: Mapping[int, int],
+) -> Standing:
+    """Find out where a topic stands: compare the ledger's heads (``L``) with the offsets committed in Kafka (``G``).
+
+    A missing ``G`` means ``L``, never "start over": Kafka forgets a quiet group's offsets after a week.
+    A missing ``L`` with a ``G`` is a first run that died.
+
+    :param watermarks: of the partitions to compare.
+    :param begins: where the range began that each committed offset ends, as far as its metadata says.
+    """
+    next_offsets: dict[int, int] = {}
+    left_behind = []
+    for partition, marks in watermarks.items():
+        head, done = heads.get(partition), committed.get(partition)
+        known = [offset for offset in (head, done) if offset is not None]
+        if not known:
+            continue
+        next_offsets[partition] = max(known)
+        begin = begins.get(partition, marks.low) if head is None else head
+        if done is not None and done > begin:
+            left_behind.append(OffsetRange(topic, partition, begin, done))
+    return Standing(next_offsets, tuple(left_behind))
 
 
 def plan_ranges(
@@ -43,9 +98,9 @@ def cut_ranges(ranges: Sequence[OffsetRange], budget: int) -> list[OffsetRange]:
 def count_lag(heads: Mapping[int, int], watermarks: Mapping[int, Watermarks]) -> int:
     """Return a topic's lag: how many offsets lie between the ledger's heads and the ends of the partitions.
 
-    Counted from the heads, so that what a dead run did and could not enter is not "nothing to do". All that a
+    Counted from the heads, so that what a dead run did and could not record is not "nothing to do". All that a
     partition without a head holds counts: where a topic that no run has seen yet starts, its first run decides.
-    Kafka's transaction markers count as well. A head that the topic does not reach is no lag.
+    Kafka's transaction markers count as well. A head that the topic does not reach adds nothing.
     """
     return sum(max(0, marks.high - heads.get(partition, marks.low)) for partition, marks in watermarks.items())
 

@@ -1,14 +1,18 @@
-"""Read ranges in chunks, committed records only, in order of time where there are several.
+"""What a task asks of Kafka while it works: read ranges in chunks, and write in transactions.
+
+Only committed records are read, in order of time where there are several ranges.
 
 Transaction markers and aborted records take up offsets too, so the end of a range is known by position, never by
-counting records.
+counting records. The protocols say all that a task asks, so that ``pipestream_testing`` can run the same tasks on a
+model of the broker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from confluent_kafka import TopicPartition
 
@@ -16,8 +20,8 @@ from pipestream.errors import BrokerUnavailable
 from pipestream.kafka.broker import Committed, ask_committed
 from pipestream.kafka.clients import range_consumer
 from pipestream.kafka.errors import explain_errors
-from pipestream.kafka.ranges import OffsetRange, Partition
-from pipestream.kafka.records import InputRecord
+from pipestream.kafka.records import InputRecord, OffsetRange, OutputRecord, Partition
+from pipestream.kafka.writer import Progress, TransactionalWriter
 from pipestream.offsets.merge import RangeMerge
 from pipestream.settings import Settings
 
@@ -84,3 +88,43 @@ class RangeReader:
                 names = ", ".join(str(each) for each in self._ranges.values())
                 raise BrokerUnavailable(f"{names}: nothing heard for {self._settings.kafka_timeout_s:g} s")
         return records
+
+
+class Writer(Protocol):
+    """The one that may write for its partitions until another one starts: see ``TransactionalWriter``."""
+
+    def commit(self, outputs: Sequence[OutputRecord], progress: Iterable[Progress], group_metadata: Any) -> None: ...
+
+
+class Reader(Protocol):
+    """The committed records of some ranges: see ``RangeReader``."""
+
+    def committed(self) -> Mapping[Partition, Committed]: ...
+
+    def chunks(
+        self, starts: Mapping[Partition, int], size: int
+    ) -> Iterator[tuple[list[InputRecord], dict[Partition, int]]]: ...
+
+    def group_metadata(self) -> Any: ...
+
+
+class RangeBroker(Protocol):
+    """Kafka, as far as a task needs it."""
+
+    def start_writer(self, transactional_ids: Sequence[str], topic: str) -> AbstractContextManager[Writer]:
+        """Fence whoever writes under any of the ids, and start the one producer that may write under the first."""
+
+    def open_reader(self, group: str, ranges: Sequence[OffsetRange]) -> AbstractContextManager[Reader]: ...
+
+
+class KafkaRangeBroker:
+    """The broker of the settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def start_writer(self, transactional_ids: Sequence[str], topic: str) -> TransactionalWriter:
+        return TransactionalWriter(self._settings, transactional_ids, topic)
+
+    def open_reader(self, group: str, ranges: Sequence[OffsetRange]) -> RangeReader:
+        return RangeReader(self._settings, group, ranges)

@@ -16,8 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from pipestream.kafka.ranges import Partition
-from pipestream.kafka.records import InputRecord
+from pipestream.kafka.records import InputRecord, Partition
 
 HELD_BATCHES = 5
 # Below every time a record can have; Kafka's "no time" is -1.

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pipestream.errors import OffsetsExpired, RequestInvalid, TerminalError
 from pipestream.graph.start import StartAt, StartKind, parse_start
 from pipestream.kafka.broker import Broker
-from pipestream.kafka.ranges import Watermarks
+from pipestream.kafka.records import Watermarks
 from pipestream.times import to_utc
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -4,7 +4,6 @@ A package names its factory in an entry point of one of the groups in ``PluginGr
 itself are found and loaded by the same functions. ``docs/extending.md`` shows how to write one.
 """
 
-from pipestream.plugins.context import PluginContext
-from pipestream.plugins.registry import Plugin, PluginGroup, find_plugin, list_plugins, plugin_names
+from pipestream.plugins.registry import Plugin, PluginContext, PluginGroup, find_plugin, list_plugins, plugin_names
 
 __all__ = ["Plugin", "PluginContext", "PluginGroup", "find_plugin", "list_plugins", "plugin_names"]

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pipestream.errors import PipestreamError, PluginBroken
+from pipestream.errors import PipestreamError, PluginBroken, SettingsInvalid
 from pipestream.version import VERSION
+
+if TYPE_CHECKING:
+    from pipestream.settings import Settings
 
 OWN_PACKAGE = "pipestream-airflow"
 
@@ -32,14 +36,14 @@ class PluginGroup(StrEnum):
 _BUILT_IN = {
     PluginGroup.CONNECTOR: {"folder": "pipestream.connectors.folder:open_folder"},
     PluginGroup.LEASE_STORE: {
-        "consul": "pipestream.leases.built_in:open_consul",
-        "none": "pipestream.leases.built_in:open_none",
-        "sql": "pipestream.leases.built_in:open_sql",
+        "consul": "pipestream.leases.open:open_consul",
+        "none": "pipestream.leases.open:open_none",
+        "sql": "pipestream.leases.open:open_sql",
     },
     PluginGroup.MODULE_KIND: {
-        "grpc": "pipestream.modules.built_in:open_grpc",
-        "python": "pipestream.modules.built_in:open_python",
-        "unix": "pipestream.modules.built_in:open_unix",
+        "grpc": "pipestream.modules.resolve:open_grpc",
+        "python": "pipestream.modules.resolve:open_python",
+        "unix": "pipestream.modules.resolve:open_unix",
     },
     PluginGroup.TRANSPORT: {"grpc": "pipestream.engine.remote:open_engine"},
 }
@@ -90,6 +94,34 @@ class Plugin:
     def broken(self, reason: str) -> PluginBroken:
         """Return the error that names this plugin."""
         return PluginBroken(self.group.noun, self.name, f"{self.package} {self.version}".strip(), reason)
+
+
+class PluginContext:
+    """What a plugin's factory gets besides what a graph says: the settings, and the secrets among them for plugins."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        """:param settings: those of this process unless given, read when a factory first asks for them."""
+        self._given = settings
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Return the settings. They hold secrets of the product: do not log them."""
+        from pipestream.settings import load_settings
+
+        return self._given or load_settings()
+
+    def secret(self, name: str) -> str:
+        """Return a secret of the setting ``plugin_secrets``. Do not log it, nor put it into a message.
+
+        :raises SettingsInvalid: it is not set.
+        """
+        found = self.settings.plugin_secrets.get(name)
+        if found is None:
+            raise SettingsInvalid(
+                f"the secret {name!r} is not set; add it to the setting plugin_secrets, a table in TOML, or a JSON "
+                f'object in PIPESTREAM_PLUGIN_SECRETS such as {{"{name}": "…"}}'
+            )
+        return found.get_secret_value()
 
 
 def find_plugin(group: PluginGroup, name: str) -> Plugin | None:

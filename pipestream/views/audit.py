@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pipestream.graph.flow import drained_topics
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker
-from pipestream.kafka.ranges import Watermarks
+from pipestream.kafka.records import Watermarks
 from pipestream.ledger import Entry, Ledger
 from pipestream.ledger.check import Fault, find_faults
 from pipestream.offsets.plan import count_lag

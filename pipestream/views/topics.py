@@ -12,7 +12,7 @@ from pipestream.views.audit import audit_topic
 
 if TYPE_CHECKING:
     from pipestream.graph.model import Graph
-    from pipestream.kafka.ranges import Watermarks
+    from pipestream.kafka.records import Watermarks
     from pipestream.settings import Settings
 
 

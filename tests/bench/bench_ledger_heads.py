@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import OffsetRange
 from pipestream.ledger import Ledger, Tally, plan_store, tables
 from pipestream.ledger.delta import append
 from pipestream.ledger.upkeep import tidy

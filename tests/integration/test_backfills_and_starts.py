@@ -17,8 +17,8 @@ from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.drain.task import drain_ranges
 from pipestream.errors import OffsetsExpired, TopicReplaced
-from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import load_graph
+from pipestream.graph.proto import graph_hash
 from pipestream.leases import open_lease_store
 from pipestream.leases.names import lease_name
 from pipestream.leases.none import NoLeaseStore

@@ -27,7 +27,7 @@ from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.engine.dead_letter_record import CONNECT, OWN
 from pipestream.errors import ModuleUnavailable
-from pipestream.graph.hashing import graph_hash
+from pipestream.graph.proto import graph_hash
 from pipestream.kafka.connection import client_config
 from pipestream.kafka.records import header
 from pipestream.leases.none import NoLeaseStore

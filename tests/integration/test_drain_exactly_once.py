@@ -11,7 +11,7 @@ from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.engine.dead_letter_record import CONNECT, OWN
 from pipestream.errors import RequestInvalid
-from pipestream.graph.hashing import graph_hash
+from pipestream.graph.proto import graph_hash
 from pipestream.graph.versions import GraphVersions, find_version
 from pipestream.kafka.records import header
 from pipestream.leases import open_lease_store

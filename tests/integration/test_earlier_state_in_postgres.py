@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pipestream.documents.catalogue import Catalogue
-from pipestream.graph.hashing import graph_hash
+from pipestream.graph.proto import graph_hash
 from pipestream.graph.versions import GraphVersions
 from pipestream.leases import open_lease_store
 

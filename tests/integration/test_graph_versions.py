@@ -10,8 +10,8 @@ import pytest
 from pydantic import SecretStr
 
 from pipestream.errors import DatabaseUnavailable
-from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import check_graph_text
+from pipestream.graph.proto import graph_hash
 from pipestream.graph.versions import GraphVersions
 from pipestream.graph.versions_model import VersionMissing
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pipestream.errors import LedgerBusy
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import OffsetRange
 from pipestream.ledger import Ledger
 from pipestream.ledger.upkeep import tidy
 from pipestream.objects.store import open_store

@@ -7,8 +7,7 @@ import pytest
 from pipestream import faults
 from pipestream.dead_letters.kafka import KafkaLetterBroker
 from pipestream.errors import ProducerFenced
-from pipestream.kafka.ranges import OffsetRange, Watermarks
-from pipestream.kafka.records import OutputRecord
+from pipestream.kafka.records import OffsetRange, OutputRecord, Watermarks
 from pipestream.kafka.writer import Progress
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import KEEP_FOREVER_MS, Purpose, TopicSpec

@@ -12,8 +12,7 @@ from confluent_kafka import Producer
 
 from pipestream.errors import BrokerUnavailable, OffsetsExpired, TopicMissing
 from pipestream.kafka.broker import Broker
-from pipestream.kafka.ranges import OffsetRange
-from pipestream.kafka.records import InputRecord
+from pipestream.kafka.records import InputRecord, OffsetRange
 from pipestream.offsets.ordered import OrderedReader
 from pipestream.offsets.range_reader import RangeReader
 from pipestream.offsets.release import ReleaseBuffer

@@ -13,8 +13,7 @@ from pipestream.documents.repository import Repository
 from pipestream.errors import BrokerRefused, BrokerUnavailable, SettingsInvalid
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import start_producer
-from pipestream.kafka.ranges import OffsetRange
-from pipestream.kafka.records import OutputRecord
+from pipestream.kafka.records import OffsetRange, OutputRecord
 from pipestream.kafka.writer import Progress, TransactionalWriter
 from pipestream.offsets.range_reader import RangeReader
 from pipestream.settings import Settings

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Producer
 
 from pipestream.errors import BrokerRefused, BrokerUnavailable, TopicMissing
-from pipestream.kafka.ranges import Watermarks
+from pipestream.kafka.records import Watermarks
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import OffsetRange
 from pipestream.ledger import Ledger, Tally
 from pipestream.local.jars import delta_jars
 from pipestream_testing.made import make_entry, make_plan

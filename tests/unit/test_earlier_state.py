@@ -15,11 +15,9 @@ from pipestream.dead_letters.letter import Origin, State, read_letter
 from pipestream.drain.crash_markers import CrashMarker, marker_key
 from pipestream.drain.offset_metadata import metadata_start, read_metadata
 from pipestream.errors import LedgerConflict
-from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import check_graph_text
-from pipestream.graph.proto import from_kept, to_binary
-from pipestream.kafka.ranges import OffsetRange
-from pipestream.kafka.records import InputRecord
+from pipestream.graph.proto import from_kept, graph_hash, to_binary
+from pipestream.kafka.records import InputRecord, OffsetRange
 from pipestream.ledger import Ledger
 from pipestream.ledger.entries import EntryKind, HeadMove, Tally
 from pipestream.ledger.upkeep import tidy

@@ -16,8 +16,7 @@ from zlib import crc32
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC
 from pipestream.errors import TopicMissing
 from pipestream.kafka.broker import Committed, TopicIdentity
-from pipestream.kafka.ranges import OffsetRange, Watermarks
-from pipestream.kafka.records import InputRecord, OutputRecord
+from pipestream.kafka.records import InputRecord, OffsetRange, OutputRecord, Watermarks
 from pipestream.kafka.writer import Progress
 from pipestream_testing.broker_clients import ModelLog, ModelReader, ModelWriter
 

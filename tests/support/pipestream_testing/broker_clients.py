@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pipestream.dead_letters.decisions import ActionPlan, Decisions, add_up
 from pipestream.errors import ProducerFenced
 from pipestream.kafka.broker import Committed
-from pipestream.kafka.ranges import OffsetRange, Partition
-from pipestream.kafka.records import InputRecord, OutputRecord
+from pipestream.kafka.records import InputRecord, OffsetRange, OutputRecord, Partition
 from pipestream.kafka.writer import Progress
 
 if TYPE_CHECKING:

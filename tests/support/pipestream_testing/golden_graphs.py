@@ -13,8 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import check_graph_text
+from pipestream.graph.proto import graph_hash
 from pipestream.graph.write import to_yaml
 from pipestream_testing.graphs import GraphMaker
 

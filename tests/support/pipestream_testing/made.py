@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pipestream.drain.range_task import RangeTask
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import OffsetRange
 from pipestream.ledger import Entry, EntryKind, Plan
 
 MADE_AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)

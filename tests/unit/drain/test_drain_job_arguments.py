@@ -9,8 +9,8 @@ from pipestream.drain.backfill import Backfill
 from pipestream.drain.caller import name_caller
 from pipestream.drain.job import find_drain_job, job_arguments, parse_arguments, read_request
 from pipestream.drain.request import DrainRequest
-from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import check_graph_text
+from pipestream.graph.proto import graph_hash
 from pipestream.graph.write import to_yaml
 from pipestream.settings import Settings
 

@@ -7,12 +7,12 @@ import pytest
 from pipestream.documents.references import key_of, stream_key
 from pipestream.drain.chunk import chunk_processor
 from pipestream.drain.result import ChunkResult, RecordResult
-from pipestream.engine.built_graph import built
 from pipestream.engine.dead_letter_record import CONNECT, OWN
 from pipestream.engine.services import open_services
 from pipestream.errors import ModuleFailed, ProcessDied
 from pipestream.graph.flow import fused_with
 from pipestream.graph.load import check_graph_text
+from pipestream.graph.proto import built
 from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.ledger import Tally
 from pipestream.settings import Settings

@@ -19,11 +19,11 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from pipestream.drain.chunk import chunk_processor
-from pipestream.engine.built_graph import built
 from pipestream.engine.services import open_services
 from pipestream.errors import ProcessDied
 from pipestream.graph.flow import fused_with
 from pipestream.graph.load import check_graph_text
+from pipestream.graph.proto import built
 from pipestream.kafka.records import InputRecord
 from pipestream.objects.store import open_store
 from pipestream.settings import Settings

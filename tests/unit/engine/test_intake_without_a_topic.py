@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pipestream.engine.built_graph import built
-from pipestream.engine.emission import Emission, Outcome
 from pipestream.engine.follow import follow
 from pipestream.engine.intake import Arrival, Entrance, admit, take_in
 from pipestream.engine.outputs import DeadLetterWriter, output_of
-from pipestream.engine.process import fail
+from pipestream.engine.process import Emission, Outcome, fail
 from pipestream.engine.services import open_services
 from pipestream.errors import DocumentMissing, ModuleFailed, RecordInvalid
 from pipestream.graph.model import Datasource, Edge, Graph, Node, NodeType
+from pipestream.graph.proto import built
 from pipestream.kafka.records import InputRecord
 from pipestream.objects.store import open_store
 from pipestream.settings import Settings

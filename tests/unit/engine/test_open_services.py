@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from pipestream.engine.built_graph import built
 from pipestream.engine.services import open_services
 from pipestream.errors import GraphInvalid
 from pipestream.graph.model import Edge, Graph, Node, NodeType
+from pipestream.graph.proto import built
 from pipestream.settings import Settings
 
 SETTINGS = Settings()

@@ -10,10 +10,9 @@ import grpc
 import pytest
 
 from pipestream.engine.dead_letter_record import dead_letter
-from pipestream.engine.emission import Outcome
 from pipestream.engine.follow import follow, retry_policy
 from pipestream.engine.graph_conditions import compile_conditions
-from pipestream.engine.process import Services, process_node
+from pipestream.engine.process import Outcome, Services, process_node
 from pipestream.engine.remote import RemoteEngine
 from pipestream.errors import Concern, ConditionError, HopsExceeded, ModuleFailed, ModuleUnavailable, RecordInvalid
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import ProcessNodeResponse
@@ -21,8 +20,8 @@ from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import (
     EngineV1ServiceServicer,
     add_EngineV1ServiceServicer_to_server,
 )
-from pipestream.graph.hashing import graph_hash
 from pipestream.graph.model import DeadLetterPolicy, Edge, Graph, Node, NodeType, Transport
+from pipestream.graph.proto import graph_hash
 from pipestream.kafka.records import InputRecord, header
 from pipestream.modules.module import Answer, HopStatus
 from pipestream.settings import Settings

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import check_graph_text, from_json
 from pipestream.graph.model import Datasource, DeadLetterPolicy, Edge, FieldMapping, Graph, Node
-from pipestream.graph.proto import from_kept, to_binary, to_json
+from pipestream.graph.proto import from_kept, graph_hash, to_binary, to_json
 from pipestream.graph.write import to_yaml
 from pipestream_testing.golden_graphs import RANDOM_GRAPHS, read_golden_graphs
 

@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from pipestream.graph.diff import diff_graphs
 from pipestream.graph.flow import destination_of, topic_targets
 from pipestream.graph.format import json_schema
-from pipestream.graph.hashing import graph_hash
 from pipestream.graph.load import check_graph, check_graph_text, from_binary, from_json, from_proto
 from pipestream.graph.model import Transport
 from pipestream.graph.order import drain_order
-from pipestream.graph.proto import from_kept, to_binary, to_json, to_proto
+from pipestream.graph.proto import from_kept, graph_hash, to_binary, to_json, to_proto
 from pipestream.graph.show import to_mermaid, to_svg
 from pipestream.graph.write import to_yaml
 from pipestream.settings import Settings

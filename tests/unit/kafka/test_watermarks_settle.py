@@ -3,7 +3,7 @@ from __future__ import annotations
 from confluent_kafka import IsolationLevel
 
 from pipestream.kafka.broker import Broker
-from pipestream.kafka.ranges import Watermarks
+from pipestream.kafka.records import Watermarks
 from pipestream.settings import Settings
 
 

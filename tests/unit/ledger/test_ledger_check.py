@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipestream.kafka.ranges import Watermarks
+from pipestream.kafka.records import Watermarks
 from pipestream.ledger import EntryKind
 from pipestream.ledger.check import FaultKind, find_faults
 from pipestream_testing.made import make_entry

@@ -7,7 +7,7 @@ import pytest
 from deltalake.exceptions import CommitFailedError
 
 from pipestream.errors import LedgerBusy, StoreUnavailable
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import OffsetRange
 from pipestream.ledger import Ledger, plan_store
 from pipestream.ledger.delta import append
 from pipestream.objects.store import ObjectStore

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipestream.errors import RequestInvalid, SettingsInvalid
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import OffsetRange
 from pipestream.ledger import Ledger
 from pipestream.ledger.upkeep import retention_hours, tidy
 from pipestream.settings import Settings

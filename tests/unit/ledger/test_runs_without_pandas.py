@@ -9,7 +9,7 @@ LEDGER = """
 import sys
 from datetime import UTC, datetime
 
-from pipestream.kafka.ranges import OffsetRange
+from pipestream.kafka.records import OffsetRange
 from pipestream.ledger import Entry, EntryKind, Ledger, Plan, Tally
 from pipestream.ledger.entries import HeadMove
 from pipestream.settings import Settings

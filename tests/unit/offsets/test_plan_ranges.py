@@ -5,7 +5,7 @@ import random
 import pytest
 
 from pipestream.errors import OffsetsExpired, TerminalError, TopicRewound
-from pipestream.kafka.ranges import OffsetRange, Watermarks
+from pipestream.kafka.records import OffsetRange, Watermarks
 from pipestream.offsets.plan import count_lag, plan_ranges
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from pipestream.kafka.ranges import OffsetRange, Watermarks
-from pipestream.offsets.reconcile import reconcile
+from pipestream.kafka.records import OffsetRange, Watermarks
+from pipestream.offsets.plan import reconcile
 
 MARKS = {0: Watermarks(3, 100)}
 

@@ -6,7 +6,7 @@ import pytest
 
 from pipestream.errors import OffsetsExpired, TerminalError
 from pipestream.graph.start import parse_start
-from pipestream.kafka.ranges import Watermarks
+from pipestream.kafka.records import Watermarks
 from pipestream.offsets.start import StartUnknown, resolve_start, timestamp_ms_of
 
 MARKS = {0: Watermarks(10, 50), 1: Watermarks(0, 0), 2: Watermarks(3, 8)}

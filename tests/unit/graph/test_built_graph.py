@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from pipestream.engine import built_graph
-from pipestream.engine.built_graph import built, restore
 from pipestream.errors import GraphInvalid
-from pipestream.graph.hashing import graph_hash
-from pipestream.graph.proto import to_binary
+from pipestream.graph import proto
+from pipestream.graph.proto import built, graph_hash, restore, to_binary
 from pipestream.settings import Settings
 from pipestream_testing.broker import ModelBroker
 from pipestream_testing.model_drain import DEAD, GRAPH, OUT, TOPIC, drain_without_ledger, make_document, use_broker
@@ -16,20 +14,20 @@ from pipestream_testing.model_drain import DEAD, GRAPH, OUT, TOPIC, drain_withou
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
-    monkeypatch.setattr(built_graph, "_kept", type(built_graph._kept)())
+    monkeypatch.setattr(proto, "_kept", type(proto._kept)())
 
 
 @pytest.fixture
 def builds(monkeypatch):
     """The messages that graphs were built of."""
     found = []
-    from_kept = built_graph.from_kept
+    from_kept = proto.from_kept
 
     def count(data, **rest):
         found.append(data)
         return from_kept(data, **rest)
 
-    monkeypatch.setattr(built_graph, "from_kept", count)
+    monkeypatch.setattr(proto, "from_kept", count)
     return found
 
 
@@ -54,7 +52,7 @@ def test_the_graph_of_a_run_in_this_process_is_not_built_again_for_its_tasks(bui
 def test_few_versions_are_kept():
     versions = [built(replace(GRAPH, max_hops=number)) for number in range(1, 12)]
 
-    assert len(built_graph._kept) == 8
+    assert len(proto._kept) == 8
     assert restore(versions[-1].content) is versions[-1]
     assert restore(versions[0].content) is not versions[0]
 

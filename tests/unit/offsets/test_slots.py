@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipestream.leases.slots import slot_partitions
 from pipestream.leases.store import MAX_REPLICAS, Assignment, DesiredState, lay_out
+from pipestream.offsets.plan import slot_partitions
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 3, 7])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pipestream.errors import IdInvalid
-from pipestream.objects.keys import check_key
+from pipestream.ids import check_key
 
 
 @pytest.mark.parametrize("key", ["", "/etc/passwd", "a//b", "a/", "a/../b", "./a", "a/.b", "a\\..\\b", "a/b\0c", "a b"])
