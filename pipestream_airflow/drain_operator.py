@@ -20,8 +20,7 @@ from airflow.sdk.exceptions import (
 
 from pipestream.drain.check import find_reason_to_skip
 from pipestream.drain.job import find_drain_job, job_arguments
-from pipestream.drain.job_outcome import read_outcome
-from pipestream.drain.report import EMPTY, SKIPPED, DrainFailure
+from pipestream.drain.report import EMPTY, SKIPPED, DrainFailure, read_outcome
 from pipestream.drain.request import DrainRequest
 from pipestream.errors import TerminalError
 from pipestream.graph.load import load_graph

@@ -17,8 +17,7 @@ from typing import NoReturn
 from pipestream.api.runs import run_request
 from pipestream.drain.caller import watch_caller
 from pipestream.drain.job import parse_arguments, read_request
-from pipestream.drain.job_outcome import write_outcome
-from pipestream.drain.report import DrainFailure, DrainReport
+from pipestream.drain.report import DrainFailure, DrainReport, write_outcome
 from pipestream.errors import PipestreamError
 from pipestream.settings import load_settings
 from pipestream_spark.runner import SparkRunner

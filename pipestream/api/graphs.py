@@ -49,7 +49,7 @@ def apply_graph(
     :raises GraphInvalid: the graph breaks a rule; nothing has changed.
     :raises TransientError: a server did not answer; apply it again.
     """
-    from pipestream.drain.lag import find_lag
+    from pipestream.drain.check import find_lag
     from pipestream.errors import OffsetsExpired, TopicRewound
     from pipestream.graph.versions import GraphVersions
     from pipestream.leases import open_lease_store

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipestream.drain.job import find_drain_job, job_arguments
-from pipestream.drain.job_outcome import read_outcome
-from pipestream.drain.report import DrainFailure, DrainReport
+from pipestream.drain.report import DrainFailure, DrainReport, read_outcome
 from pipestream.errors import TerminalError, TransientError
 from pipestream.graph.write import to_yaml
 from pipestream.local.jars import spark_home

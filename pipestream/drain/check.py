@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
+from pipestream.drain.live_lane import LiveLane
 from pipestream.drain.request import DrainRequest
 from pipestream.errors import TopicMissing
 from pipestream.graph.flow import why_not_drained
+from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker
 from pipestream.leases import open_lease_store
 from pipestream.leases.store import Assignment, DesiredState, LeaseStore
@@ -111,3 +113,15 @@ def _create_missing(request: DrainRequest, settings: Settings) -> None:
     missing = [spec for spec in required_topics(request.graph, settings) if spec.name not in existing]
     created = admin.create(missing)
     log.info("created %s, as graph %s wants them", ", ".join(created) or "nothing", request.graph.graph_id)
+
+
+def find_lag(settings: Settings, graph: Graph, topic: str) -> int:
+    """Return the lag of a topic in a graph's live lane: offsets that wait, or are drained and not yet recorded.
+
+    :raises TopicMissing: there is no such topic.
+    :raises TopicReplaced: it was deleted and made again.
+    :raises OffsetsExpired: retention deleted records before they were drained.
+    :raises TopicRewound: it ends before what has been drained.
+    """
+    broker, ledger, lane = Broker(settings), Ledger(settings), LiveLane.of(graph)
+    return lane.find_lag(topic, lane.identify(topic, broker, ledger), broker, ledger)

@@ -5,23 +5,100 @@ Nothing is sent here: the caller stores the objects, then sends the records and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from pipestream.drain.range_task import RangeTask
-from pipestream.drain.result import ChunkResult, RecordResult
 from pipestream.engine.dead_letter_record import FOR_GRAPH
 from pipestream.engine.follow import follow
 from pipestream.engine.intake import Arrival, Entrance, read_arrival, stand_in, take_in
-from pipestream.engine.outputs import DeadLetterWriter, output_of
+from pipestream.engine.outputs import DeadLetterWriter, Output, output_of
 from pipestream.engine.process import Emission, Outcome, Services, fail
 from pipestream.errors import PipestreamError
 from pipestream.graph.model import Graph
 from pipestream.ids import record_origin
-from pipestream.kafka.records import InputRecord, header
+from pipestream.kafka.records import InputRecord, OutputRecord, header
+from pipestream.ledger.entries import Tally
 from pipestream.objects.store import ObjectStore
 from pipestream.settings import Settings
 from pipestream.wire import PipeStream
+
+
+@dataclass(slots=True)
+class RecordResult:
+    """The result of one record."""
+
+    record: InputRecord
+    outputs: list[OutputRecord] = field(default_factory=list)
+    objects: dict[str, bytes] = field(default_factory=dict)
+    """To be stored before the outputs are sent, which refer to them."""
+    sent: list[str] = field(default_factory=list)
+    """The ways its documents went, by the names the ledger counts them under."""
+    dead_letters: int = 0
+    error: PipestreamError | None = None
+    """The last failure of a document of this record."""
+    is_given_up: bool = False
+    """Whether it was not processed (to its end) but put aside; see ``ChunkProcessor.give_up``."""
+
+    def add(self, output: Output) -> None:
+        """Add an output of one of its documents."""
+        self.outputs.append(output.record)
+        self.objects.update(output.objects)
+
+
+class ChunkResult:
+    """The results of a chunk, record by record and in their order, so that a single record can still be given up."""
+
+    def __init__(self, records: Iterable[InputRecord] = ()) -> None:
+        """Start with an empty result for each record: a backfill skips those that it does not want."""
+        self._results = {_place(record): RecordResult(record) for record in records}
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def put(self, result: RecordResult) -> None:
+        """Replace the result of a record."""
+        self._results[_place(result.record)] = result
+
+    @property
+    def outputs(self) -> list[OutputRecord]:
+        return [output for result in self._results.values() for output in result.outputs]
+
+    @property
+    def objects(self) -> dict[str, bytes]:
+        return {key: data for result in self._results.values() for key, data in result.objects.items()}
+
+    @property
+    def failed(self) -> int:
+        """How many records had a document that failed."""
+        return sum(result.error is not None for result in self._results.values())
+
+    @property
+    def last_error(self) -> str:
+        errors = [result.error for result in self._results.values() if result.error is not None]
+        return f"{type(errors[-1]).__name__}: {errors[-1]}" if errors else ""
+
+    def owner(self, index: int) -> RecordResult:
+        """Return the result that an output is part of.
+
+        :param index: its place among ``outputs``.
+        """
+        for result in self._results.values():
+            if index < len(result.outputs):
+                return result
+            index -= len(result.outputs)
+        raise IndexError("the chunk has fewer outputs")
+
+    def tally(self, partition: int) -> Tally:
+        """Return what became of a partition's records: each partition's range has an entry of its own."""
+        results = [result for result in self._results.values() if result.record.partition == partition]
+        sent = Counter(name for result in results for name in result.sent)
+        return Tally(len(results), dict(sent), sum(result.dead_letters for result in results))
+
+
+def _place(record: InputRecord) -> tuple[int, int]:
+    return record.partition, record.offset
 
 
 def chunk_processor(

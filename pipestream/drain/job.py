@@ -36,7 +36,7 @@ def job_arguments(request: DrainRequest, graph_file: Path, outcome_file: Path) -
     """Return the command line that asks the job for a request, and to end when this process does.
 
     :param graph_file: holds the request's graph.
-    :param outcome_file: where the job says how it ended; see ``job_outcome.py``.
+    :param outcome_file: where the job says how it ended; see ``report.py``.
     """
     # Ids are in one piece with their options, for they may begin with a dash.
     arguments = ["--graph", str(graph_file), "--outcome", str(outcome_file), f"--caller={name_caller()}"]

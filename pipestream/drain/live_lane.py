@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from pipestream.drain.lane import Chosen, Lane
-from pipestream.drain.offset_metadata import metadata_start, read_metadata
+from pipestream.drain.range_task import metadata_start, read_metadata
 from pipestream.errors import TopicReplaced
 from pipestream.graph.flow import start_at
 from pipestream.graph.model import Graph

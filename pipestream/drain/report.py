@@ -5,10 +5,12 @@ It travels as JSON (``to_fields``, ``from_fields``): in the outcome file of a Sp
 
 from __future__ import annotations
 
+import json
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 from pipestream.errors import Concern, PipestreamError
@@ -126,3 +128,19 @@ def join_reports(reports: Sequence[DrainReport], notes: Sequence[str], total: Dr
     reasons = notes if drained else [reports[0].reason, *notes]
     sums = {name: reduce(operator.add, (getattr(report, name) for report in reports)) for name in _SUMMED}
     return replace(total, status=DRAINED if drained else reports[0].status, reason="; ".join(reasons), **sums)
+
+
+def write_outcome(file: Path | None, ended: DrainReport | DrainFailure) -> None:
+    """Write how a drain job ended to its outcome file, if anyone asked for it."""
+    if file is not None:
+        file.write_text(json.dumps(ended.to_fields(), indent=1), encoding="utf-8")
+
+
+def read_outcome(file: Path) -> DrainReport | DrainFailure | None:
+    """Return what the job wrote, or None if it died before it could.
+
+    :raises ValueError: the file is not what a drain job writes.
+    """
+    if not file.is_file():
+        return None
+    return from_fields(json.loads(file.read_text(encoding="utf-8")))

@@ -20,10 +20,10 @@ from deltalake.exceptions import CommitFailedError
 
 from pipestream.arrow import to_table
 from pipestream.errors import LedgerBusy, LedgerConflict
-from pipestream.ledger import plan_store, tables
+from pipestream.ledger import plan_store
 from pipestream.ledger.delta import TRIES, Place, all_hold, read, rows
 from pipestream.ledger.delta import append as _append
-from pipestream.ledger.entries import Entry, Plan
+from pipestream.ledger.entries import ENTRIES_SCHEMA, PLANS_SCHEMA, Entry, Plan, entry_from_row, entry_rows
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -62,8 +62,8 @@ class Ledger:
 
     def table_uris(self) -> tuple[str, str]:
         """Return where both tables are; they are made if they are not there yet."""
-        self._place.open(plan_store.TABLE, tables.PLANS)
-        self._place.open(ENTRIES, tables.ENTRIES)
+        self._place.open(plan_store.TABLE, PLANS_SCHEMA)
+        self._place.open(ENTRIES, ENTRIES_SCHEMA)
         return self.plans_uri, self.entries_uri
 
     def delta_tables(self) -> dict[str, DeltaTable]:
@@ -159,13 +159,13 @@ class Ledger:
         """
         after = ("entered_at", since) if since else None
         predicate = all_hold(lane=lane, topic=topic, run_id=run_id, plan_id=plan_id, since=after)
-        found = [tables.entry_from_row(row) for row in rows(self._place.find(ENTRIES), predicate)]
+        found = [entry_from_row(row) for row in rows(self._place.find(ENTRIES), predicate)]
         return sorted(found, key=lambda e: (e.lane, e.range.topic, e.range.partition, e.entered_at, e.range.start))
 
     def entries_table(self, columns: list[str]) -> pa.Table:
         """Return columns of all entries, for programs that take Arrow."""
         found = self._place.find(ENTRIES)
-        schema = pa.schema([tables.ENTRIES.field(name) for name in columns])
+        schema = pa.schema([ENTRIES_SCHEMA.field(name) for name in columns])
         return read(found, None, columns).cast(schema) if found else to_table([], schema)
 
     def plans(self, *, lane: str | None = None, topic: str | None = None, run_id: str | None = None) -> list[Plan]:
@@ -180,12 +180,12 @@ class Ledger:
             fail, and then it is asked again.
         """
         for number in range(TRIES):
-            table = self._place.open(ENTRIES, tables.ENTRIES)
+            table = self._place.open(ENTRIES, ENTRIES_SCHEMA)
             entries, versions = find_changes(table)
             if not versions:
                 return
             try:
-                _append(table, tables.entry_rows(entries), versions)
+                _append(table, entry_rows(entries), versions)
             except CommitFailedError as error:
                 if entries and self._has(entries):
                     return  # ours: the store took the commit, and its answer was lost

@@ -19,9 +19,8 @@ from deltalake.exceptions import CommitFailedError
 
 from pipestream.errors import DocumentMissing, LedgerBusy
 from pipestream.kafka.records import OffsetRange
-from pipestream.ledger import tables
 from pipestream.ledger.delta import TRIES, Place, all_hold, append, rows
-from pipestream.ledger.entries import Plan
+from pipestream.ledger.entries import PLANS_SCHEMA, Plan, plan_from_rows, plan_rows
 from pipestream.objects.store import ObjectStore, open_store
 from pipestream.settings import Settings
 
@@ -72,19 +71,19 @@ class PlanStore:
         by_id: dict[str, list[dict[str, Any]]] = {}
         for row in rows(self._place.find(TABLE), all_hold(lane=lane, topic=topic, run_id=run_id)):
             by_id.setdefault(row["plan_id"], []).append(row)
-        found = [tables.plan_from_rows(own) for own in by_id.values()]
+        found = [plan_from_rows(own) for own in by_id.values()]
         return sorted(found, key=lambda p: (p.planned_at, p.plan_id))
 
     def _list(self, store: ObjectStore, plan: Plan) -> None:
         """Append a plan's rows to the table, once, and note in its object that they are there."""
         app_id = f"plans/{plan.topic}"
         for _ in range(TRIES):
-            table = self._place.open(TABLE, tables.PLANS)
+            table = self._place.open(TABLE, PLANS_SCHEMA)
             # Also at the first try: whoever found the plan before it was listed may be listing it right now.
             if rows(table, all_hold(plan_id=plan.plan_id, since=("planned_at", plan.planned_at))):
                 break
             try:
-                append(table, tables.plan_rows(plan), {app_id: (table.transaction_version(app_id) or 0) + 1})
+                append(table, plan_rows(plan), {app_id: (table.transaction_version(app_id) or 0) + 1})
             except CommitFailedError as error:
                 log.info("listing plan %s lost a race, trying again: %s", plan.plan_id, error)
             else:

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from pipestream.kafka.records import OffsetRange
-from pipestream.ledger import Ledger, Tally, plan_store, tables
+from pipestream.ledger import Ledger, Tally, plan_store
 from pipestream.ledger.delta import append
+from pipestream.ledger.entries import plan_rows
 from pipestream.ledger.upkeep import tidy
 from pipestream.objects.store import open_store
 from pipestream.settings import Settings
@@ -69,7 +70,7 @@ def fill_plans(ledger, settings, count):
                 [(plan_store._key(each.plan_id), plan_store._encode(each, is_listed=True)) for each in batch]
             )
             table = ledger.delta_tables()["plans"]
-            append(table, pa.concat_tables([tables.plan_rows(each) for each in batch]), {f"plans/{TOPIC}": first + 1})
+            append(table, pa.concat_tables([plan_rows(each) for each in batch]), {f"plans/{TOPIC}": first + 1})
 
 
 @pytest.fixture(scope="module")

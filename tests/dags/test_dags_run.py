@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipestream.drain.lag import find_lag
+from pipestream.drain.check import find_lag
 from pipestream.graph.load import load_graph
 from pipestream.graph.order import drain_order
 from pipestream.graph.versions import GraphVersions

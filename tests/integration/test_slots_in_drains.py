@@ -10,7 +10,7 @@ from zlib import crc32
 import psycopg
 import pytest
 
-from pipestream.drain.lag import find_lag
+from pipestream.drain.check import find_lag
 from pipestream.drain.local_runner import LocalRunner
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipestream.arrow import from_stream, to_rows, to_table
-from pipestream.ledger import tables
+from pipestream.ledger.entries import ENTRIES_SCHEMA, PLANS_SCHEMA
 
 SCHEMA = pa.schema(
     [
@@ -74,7 +74,7 @@ def test_times_keep_their_microseconds_and_lose_their_zone():
     assert row["at"].utcoffset() == timedelta(0)
 
 
-@pytest.mark.parametrize("schema", [tables.PLANS, tables.ENTRIES])
+@pytest.mark.parametrize("schema", [PLANS_SCHEMA, ENTRIES_SCHEMA])
 def test_no_rows_are_an_empty_table_with_all_columns(schema):
     assert to_table([], schema).equals(schema.empty_table())
 

@@ -13,7 +13,7 @@ import pytest
 
 from pipestream.dead_letters.letter import Origin, State, read_letter
 from pipestream.drain.crash_markers import CrashMarker, marker_key
-from pipestream.drain.offset_metadata import metadata_start, read_metadata
+from pipestream.drain.range_task import metadata_start, read_metadata
 from pipestream.errors import LedgerConflict
 from pipestream.graph.load import check_graph_text
 from pipestream.graph.proto import from_kept, graph_hash, to_binary

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipestream.drain.job import find_drain_job, job_arguments
-from pipestream.drain.job_outcome import read_outcome
+from pipestream.drain.report import read_outcome
 from pipestream.drain.request import DrainRequest
 from pipestream_testing.pipeline import Pipeline
 

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipestream.drain.job_outcome import read_outcome, write_outcome
-from pipestream.drain.report import DrainFailure, DrainReport, from_fields, join_reports
+from pipestream.drain.report import DrainFailure, DrainReport, from_fields, join_reports, read_outcome, write_outcome
 from pipestream.errors import LedgerConflict, TasksFailed
 from pipestream.ledger import Tally
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipestream.drain.offset_metadata import metadata_start, read_metadata, write_metadata
+from pipestream.drain.range_task import metadata_start, read_metadata, write_metadata
 from pipestream.ledger import Tally
 
 TALLY = Tally(10, {"a--b": 7, "happy-end": 2}, 1)

@@ -5,8 +5,7 @@ import textwrap
 import pytest
 
 from pipestream.documents.references import key_of, stream_key
-from pipestream.drain.chunk import chunk_processor
-from pipestream.drain.result import ChunkResult, RecordResult
+from pipestream.drain.chunk import ChunkResult, RecordResult, chunk_processor
 from pipestream.engine.dead_letter_record import CONNECT, OWN
 from pipestream.engine.services import open_services
 from pipestream.errors import ModuleFailed, ProcessDied
