@@ -1,8 +1,8 @@
 """Turn rows into Arrow tables and back, without pandas.
 
 Most of pyarrow's own functions for this (``pa.array``, ``pa.table``, ``from_pylist``, ``from_pydict``,
-``empty_table``, and ``to_pylist`` of times) import pandas, only to ask whether their input comes from it. That takes
-seconds of every run, so nothing that a run does may call them; ``test_runs_without_pandas.py`` guards it.
+``empty_table``, and ``to_pylist`` of times) import pandas, only to check whether their input comes from it. That takes
+seconds of every run, so a run must not call them. ``test_runs_without_pandas.py`` checks this.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def to_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
         return pa.Table.from_batches([], schema)
     lines = "\n".join(json.dumps({name: _plain(row[name]) for name in schema.names}) for row in rows)
     data = lines.encode()
-    # One block, since a row must not be cut; and no threads, which would outlive the call.
+    # One block, because a row must not be cut. No threads, because they would outlive the call.
     reading = ReadOptions(use_threads=False, block_size=len(data) + 1)
     as_read = pa.schema([field.with_type(_type_in_json(field.type)) for field in schema])
     parsing = ParseOptions(explicit_schema=as_read, unexpected_field_behavior="error")
@@ -34,7 +34,7 @@ def to_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
 
 
 def from_stream(stream: Any) -> pa.Table:
-    """Return the rows of what other libraries give as a stream of Arrow batches."""
+    """Return the rows of a stream of Arrow batches from another library."""
     return pa.RecordBatchReader.from_stream(stream).read_all()
 
 

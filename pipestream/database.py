@@ -1,4 +1,4 @@
-"""One connection to PostgreSQL that answers or gives up, and whose errors are ours and keep the password."""
+"""One connection to PostgreSQL with timeouts. Its errors are ours and never show the password."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SERIALIZATION_PAUSE_MAX_S = 0.3
 
 
 class Database:
-    """A connection made when first needed, shared by threads one at a time, and made anew when it broke."""
+    """A connection that opens when first needed. One thread uses it at a time, and a broken one is opened again."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class Database:
     def run(self, work: Callable[[Connection], Result], *, serializable: bool = False) -> Result:
         """Return what ``work`` returns, done in one transaction.
 
-        It is done again after a serialization failure, and once more when a connection that was open before
-        turns out to be broken, even if only the answer to the commit was lost: work must bear repeating.
+        It is retried after a serialization failure, and once if a connection that was open before is broken. It may
+        run again after a commit whose answer was lost, so ``work`` must be idempotent.
 
         :raises DatabaseUnavailable: PostgreSQL did not answer in time, or could not do it now.
         :raises DatabaseRefused: PostgreSQL refuses the statements.
@@ -78,7 +78,7 @@ class Database:
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        """Give a connection of the caller's own, with autocommit on, for work that takes long.
+        """Open a connection for the caller alone, with autocommit on, for work that takes long.
 
         :raises DatabaseUnavailable: PostgreSQL did not answer in time.
         """
@@ -93,8 +93,8 @@ class Database:
     def limited(self, connection: Connection) -> Iterator[None]:
         """Cut a connection if the block takes longer than an answer may.
 
-        The statement timeout is the server's. A server that was stopped, or whose host is gone, keeps none,
-        and the client library would wait for it forever.
+        The statement timeout is enforced by the server. A server that was stopped, or whose host is gone, enforces
+        nothing, and the client library would wait for it forever.
         """
         with socket.socket(fileno=os.dup(connection.fileno())) as line:
 

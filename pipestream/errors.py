@@ -12,7 +12,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - LeaseStoreUnavailable   Consul did not answer
     - BrokerUnavailable       no Kafka broker answered (range)
     - StoreUnavailable        the object store did not answer (range)
-    - LedgerBusy              others wrote to the ledger at the same moment, so it was left as it was
+    - LedgerBusy              others wrote to the ledger at the same moment, so nothing was written
     - DatabaseUnavailable     PostgreSQL did not answer
     - ModuleUnavailable       a module could not be reached, or ran out of time (record)
     - TasksFailed             Spark gave up on the tasks of a run, or they were cancelled
@@ -20,24 +20,24 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
   - TerminalError             a retry of the same work cannot succeed
     - SettingsInvalid         a setting has a value that cannot be used
     - ExtraMissing            a part is used whose libraries are not installed
-    - RequestInvalid          a command or a call asks for something that cannot be
-      - BackfillInvalid       a backfill does [drain.backfill]
+    - RequestInvalid          a command or a call asks for something impossible
+      - BackfillInvalid       a backfill asks for something impossible [drain.backfill]
     - PluginBroken            a plugin cannot be imported, or fails
     - GraphInvalid            a graph breaks a rule; it lists every problem
     - IdInvalid               an id that cannot become a topic, a key or a path (record)
     - ConnectorInvalid        there is no such connector, or its options cannot be used
     - SourceUnreadable        a connector's source as a whole cannot be read
-    - DatabaseRefused         PostgreSQL answers, and will not do what is asked
-    - LeaseStoreRefused       Consul answers, and will not do what is asked
-    - DesiredStateInvalid     what a lease store holds as the desired state of a topic is something else
-    - StoreRefused            the object store answers, and will not do what is asked
+    - DatabaseRefused         PostgreSQL answers, but refuses the request
+    - LeaseStoreRefused       Consul answers, but refuses the request
+    - DesiredStateInvalid     the value that a lease store holds is not the desired state of a topic
+    - StoreRefused            the object store answers, but refuses the request
     - LedgerDamaged           a table of the ledger cannot be read
-    - LedgerConflict          another run entered an overlapping range first (range)
+    - LedgerConflict          another run recorded an overlapping range first (range)
     - OffsetsExpired          Kafka deleted offsets that are to be read (range)
     - TopicRewound            the ledger is ahead of the topic (range)
-      - TopicReplaced         the topic was deleted and made again (range)
+      - TopicReplaced         the topic was deleted and created again (range)
     - TopicMissing            a topic the graph needs is not on the broker
-    - BrokerRefused           Kafka answers, and will not do what is asked (range)
+    - BrokerRefused           Kafka answers, but refuses the request (range)
     - RangeMostlyFailing      most of a range fails, so the run stops before it fills the dead letters (range)
     - StackError              a local server could not be found, started or stopped
       - AbandonedError        it was given up because another one failed [local.starter]
@@ -48,19 +48,19 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - ConditionError          an edge's condition failed on a document (record)
     - MappingError            a mapping could not be applied to a document (record)
     - ModuleFailed            a module answered with an error (record)
-    - HopsExceeded            a document went round more often than the graph allows (record)
+    - HopsExceeded            a document took more hops than the graph allows (record)
     - StartUnknown            a group's offsets do not say where to start [offsets.start]
     - VersionMissing          there is no such version of a graph [graph.versions_model]
-    - LetterMissing           no dead letter lies at the place that an id names [dead_letters.browse]
+    - LetterMissing           no dead letter is at the place that an id names [dead_letters.browse]
     - NoWayBack               no topic leads to the node a dead letter failed at [dead_letters.destinations]
     - ActionConflict          an action's id was used before for something else [dead_letters.decisions]
-  - RangeFailed               a task could not finish its range; its cause says which of both [drain.range_task] (range)
+  - RangeFailed               a task could not finish its range; its cause decides which [drain.range_task] (range)
   - DeadLettersOff            a document failed at a node without dead letters [engine.dead_letter_record] (range)
 
 Airflow retries a task on TransientError and fails it at once on TerminalError.
 A record that fails goes to the dead letters (or to the graph's error-end), never to a retry of the whole range.
 
-Names of errors are kept in the headers of dead letters. Whoever renames one adds it to ``RENAMED``.
+Names of errors are kept in the headers of dead letters. If you rename one, add it to ``RENAMED``.
 """
 
 from __future__ import annotations
@@ -111,15 +111,15 @@ class PipestreamError(Exception):
     """How much it affects."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Spark sends executor errors home by pickle, whose default passes the message alone
-        # to __init__ and so breaks every class below that is built from fields.
+        # Spark sends executor errors to the driver by pickle. Its default passes only the message
+        # to __init__, which breaks every class below that is built from fields.
         return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 def printable(error: BaseException | str) -> str:
     """Return an error's message, or any text, as text that can be sent anywhere.
 
-    A message may hold half a character, as the names of files do that are no UTF-8, and no wire format takes that.
+    A message may hold half a character, from the name of a file that is not UTF-8. No wire format accepts that.
     """
     return str(error).encode("utf-8", "replace").decode()
 
@@ -135,7 +135,7 @@ class TerminalError(PipestreamError):
 
 
 class Overtaken(TransientError):
-    """Another run has taken over what this one worked on, which writes nothing more."""
+    """Another run has taken over the work of this one. This one writes nothing more."""
 
     concerns = Concern.RANGE
 
@@ -163,7 +163,7 @@ class LeaseLost(Overtaken):
 
 
 class ProducerFenced(Overtaken):
-    """A newer producer has started under the same transactional id, so Kafka takes nothing more from this one."""
+    """A newer producer has started under the same transactional id, so Kafka accepts nothing more from this one."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -187,7 +187,7 @@ class StoreUnavailable(TransientError):
 
 
 class LedgerBusy(TransientError):
-    """Others wrote to the ledger at the same moment, so it was left as it was."""
+    """Others wrote to the ledger at the same moment, so nothing was written."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -207,7 +207,7 @@ class ModuleUnavailable(TransientError):
 class TasksFailed(TransientError):
     """Spark gave up on the tasks of a run: their processes died again and again, or they were cancelled.
 
-    What they committed before is kept, and the next run goes on there.
+    What they committed before is kept, and the next run continues there.
     """
 
     def __init__(self, cause: str) -> None:
@@ -244,7 +244,7 @@ class PluginBroken(TerminalError):
 
 
 class RequestInvalid(TerminalError):
-    """A command or a call asks for something that cannot be: a topic that the graph does not drain, a missing file."""
+    """A command or a call asks for something impossible: a topic that the graph does not drain, a missing file."""
 
 
 class ConnectorInvalid(TerminalError):
@@ -256,15 +256,15 @@ class SourceUnreadable(TerminalError):
 
 
 class DatabaseRefused(TerminalError):
-    """PostgreSQL answers, and will not do what is asked."""
+    """PostgreSQL answers, but refuses the request."""
 
 
 class LeaseStoreRefused(TerminalError):
-    """Consul answers, and will not do what is asked: the token, or the way to reach it, is not right."""
+    """Consul answers, but refuses the request: the token or the address is wrong."""
 
 
 class DesiredStateInvalid(TerminalError):
-    """What a lease store holds as the desired state of a topic is something else."""
+    """The value that a lease store holds is not the desired state of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ class Problem:
 
 
 class GraphInvalid(TerminalError):
-    """A pipeline graph breaks a rule that no retry can mend."""
+    """A pipeline graph breaks a rule. A retry cannot help."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
@@ -298,11 +298,11 @@ class IdInvalid(TerminalError):
 
 
 class StoreRefused(TerminalError):
-    """The object store answers, and will not do what is asked: a key, a right or a bucket is missing."""
+    """The object store answers, but refuses the request: a key, a right or a bucket is missing."""
 
 
 class LedgerDamaged(TerminalError):
-    """A table of the ledger is not as Delta left it, or wants more than this version of Delta can do."""
+    """A table of the ledger is damaged, or needs a newer version of Delta."""
 
     def __init__(self, place: str, reason: str) -> None:
         self.place = place
@@ -314,7 +314,7 @@ class LedgerDamaged(TerminalError):
 
 
 class LedgerConflict(TerminalError):
-    """Another run entered an overlapping range first."""
+    """Another run recorded an overlapping range first."""
 
     concerns = Concern.RANGE
 
@@ -329,13 +329,13 @@ class OffsetsExpired(TerminalError):
     concerns = Concern.RANGE
 
     def __init__(self, topic: str, partition: int, start: int, earliest: int, way_out: str = "") -> None:
-        """:param way_out: what to do for those who do not read at the ledger's live heads."""
+        """:param way_out: what to do instead, where the reader does not start at the ledger's live heads."""
         self.topic = topic
         self.partition = partition
         self.start = start
         self.earliest = earliest
         self.way_out = way_out or (
-            f"give them up and go on with what is left: {_rebaseline(topic)}. So that it does not happen again, raise "
+            f"give them up and continue with what is left: {_rebaseline(topic)}. To prevent this in future, raise "
             f"retention_hours in the graph"
         )
         super().__init__(
@@ -345,7 +345,7 @@ class OffsetsExpired(TerminalError):
 
 
 class TopicRewound(TerminalError):
-    """The ledger is ahead of the topic, so the topic was truncated or made again."""
+    """The ledger is ahead of the topic, so the topic was truncated or created again."""
 
     concerns = Concern.RANGE
 
@@ -355,19 +355,19 @@ class TopicRewound(TerminalError):
         self.head = head
         self.high = high
         super().__init__(
-            f"{topic}[{partition}]: the ledger's head is {head} but the topic ends at {high}, or was made again; "
-            f"say where to go on: {_rebaseline(topic)}"
+            f"{topic}[{partition}]: the ledger's head is {head} but the topic ends at {high}, or was created again; "
+            f"say where to continue: {_rebaseline(topic)}"
         )
 
 
 class TopicReplaced(TopicRewound):
-    """The topic was deleted and made again under the same name, so the ledger's heads mean another topic's offsets."""
+    """The topic was deleted and created again under the same name, so the ledger's heads are not its offsets."""
 
     def __init__(self, topic: str, way_out: str = "") -> None:
         self.topic = topic
-        self.way_out = way_out or f"say where to go on: {_rebaseline(topic)}"
+        self.way_out = way_out or f"say where to continue: {_rebaseline(topic)}"
         PipestreamError.__init__(
-            self, f"{topic} was deleted and made again since the ledger's last entry; {self.way_out}"
+            self, f"{topic} was deleted and created again since the ledger's last entry; {self.way_out}"
         )
 
 
@@ -380,13 +380,13 @@ class TopicMissing(TerminalError):
 
 
 class BrokerRefused(TerminalError):
-    """Kafka answers, and will not do what is asked: it is not allowed, or not possible as it is asked."""
+    """Kafka answers, but refuses the request: it is not allowed, or not valid."""
 
     concerns = Concern.RANGE
 
 
 class RangeMostlyFailing(TerminalError):
-    """Most records of a range fail, so the cause is not the records."""
+    """Most records of a range fail, so the cause is probably not the records."""
 
     concerns = Concern.RANGE
 
@@ -397,7 +397,7 @@ class RangeMostlyFailing(TerminalError):
         self.example = example
         super().__init__(
             f"{ranges}: {failed} of {seen} records failed, so the run stopped before writing "
-            f"their dead letters. The last one: {example}. Mend the cause and run again, or have them all as dead "
+            f"their dead letters. The last one: {example}. Fix the cause and run again, or write them all as dead "
             f"letters with --accept-failures (in Airflow: accept_failures in the form)"
         )
 
@@ -425,7 +425,7 @@ class RecordTooLarge(TerminalError):
 
 
 class ProcessDied(TerminalError):
-    """Processes died again and again while they worked on a document, so it is not tried any more."""
+    """Processes died again and again while they worked on a document, so it is given up."""
 
     concerns = Concern.RECORD
 
@@ -438,7 +438,7 @@ class ProcessDied(TerminalError):
         super().__init__(
             f"the process died {times} with this document alone in hand, at node {first}{others}; look in the log of "
             f"the Spark worker (or of the run) for a crash, and in the machine's for a process killed for its memory; "
-            f"mend the module or put it behind grpc: or unix:, then replay"
+            f"fix the module or put it behind grpc: or unix:, then replay"
         )
 
 
@@ -485,7 +485,7 @@ class ModuleFailed(TerminalError):
         details: Mapping[str, Any] | None = None,
         log_entries: Sequence[LogEntry] = (),
     ) -> None:
-        """:param error_type: what the module calls the error; else its cause does.
+        """:param error_type: the module's name of the error; without it, the type of the cause.
         :param trace: the module's own trace of calls, where it runs in another process.
         :param details: what else it says, for programs. The document has them at the error-end.
         :param log_entries: what it logged. The history of the document keeps the first of them.
@@ -498,6 +498,6 @@ class ModuleFailed(TerminalError):
 
 
 class HopsExceeded(TerminalError):
-    """A document went round more often than the graph allows."""
+    """A document took more hops than the graph allows."""
 
     concerns = Concern.RECORD

@@ -15,7 +15,8 @@ Extra = Literal["airflow", "spark", "consul", "s3", "local"]
 def needs_extra(extra: Extra) -> Iterator[None]:
     """Wrap imports of libraries that only one extra installs.
 
-    :raises ExtraMissing: one of them is not installed; a module of our own that is missing is a bug and stays one.
+    :raises ExtraMissing: one of them is not installed. A missing module of our own is a bug, and its error is not
+        changed.
     """
     try:
         yield

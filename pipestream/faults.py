@@ -42,7 +42,7 @@ _ACTIONS = "pipestream_testing.fault_actions"
 def reach(point: str) -> None:
     """Say that the process got here; a test's fault acts now.
 
-    :raises SettingsInvalid: a fault is asked for, and the test support is not installed.
+    :raises SettingsInvalid: a fault is configured, but the test support is not installed.
     """
     fault = os.environ.get(VARIABLE)
     if fault:

@@ -70,7 +70,7 @@ def check_key(key: str) -> str:
 def record_origin(topic_id: str, topic: str, partition: int, offset: int) -> str:
     """Return what names a record among all records.
 
-    The topic's id is part of it because a topic deleted and made again repeats names and offsets.
+    The topic's id is part of it, because a topic that was deleted and created again repeats names and offsets.
     """
     return f"{topic_id}/{topic}/{partition}/{offset}"
 
@@ -80,7 +80,7 @@ def derive_stream_id(lane: str, origin: str) -> str:
 
     The lane is part of it because a backfill's results must not overwrite those of the live run.
 
-    :param origin: what names the arrival: see ``record_origin`` for a record.
+    :param origin: identifies where it came in: see ``record_origin`` for a record.
     """
     return str(uuid.uuid5(_STREAMS, f"{lane}/{origin}"))
 
@@ -91,5 +91,5 @@ def derive_child_id(parent_stream_id: str, node_id: str, branch: str) -> str:
 
 
 def new_run_id(what: str) -> str:
-    """Return an id for a run, or another action, that was given none: what it is, when, and something random."""
+    """Return a generated id for a run or another action: its kind, the time, and random characters."""
     return f"{what}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"

@@ -1,7 +1,7 @@
-"""Which options of Kafka's client may be set: how to connect, encrypt and log in, nothing that decides what is read.
+"""Which options of Kafka's client may be set: how to connect, encrypt and log in, but not what is read.
 
-The names are librdkafka's. What is not listed is refused, because a misspelt option must not be ignored, and most of
-the others would change what exactly once rests on.
+The names are librdkafka's. Other options are refused: a misspelt option must not be ignored, and most of the others
+would break exactly once.
 """
 
 from __future__ import annotations

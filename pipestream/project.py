@@ -1,6 +1,6 @@
 """A project folder: the DAG files, graphs and modules of a user, which the command line, Airflow and Spark work on.
 
-What a new one begins with is data of this package, in ``samples/project/``. The repository's own ``dags/`` has the same
+The files of a new one are data of this package, in ``samples/project/``. The repository's own ``dags/`` has the same
 files, and a test compares them.
 """
 
@@ -25,7 +25,7 @@ def graphs_folder(project: Path) -> Path:
 def make_project(project: Path) -> bool:
     """Write DAG files and the sample graph into a folder that has no ``dags/`` yet, and say whether it did.
 
-    A folder with ``dags/`` belongs to somebody already: nothing in it is added or changed.
+    A folder with ``dags/`` is already a project: nothing in it is added or changed.
     """
     if dags_folder(project).exists():
         return False

@@ -1,4 +1,4 @@
-"""All settings, read once at the edge and passed down.
+"""All settings. They are read once, when a process starts, and passed down.
 
 From weakest to strongest: the default here, the TOML file, the environment (``PIPESTREAM_`` and the
 field's name in capitals). The file is the one ``PIPESTREAM_CONFIG`` names, else ``.pipestream/stack.toml``
@@ -45,8 +45,8 @@ class Settings(BaseSettings):
 
     graphs_folder: Path = Field(
         Path("dags/graphs"),
-        description="Folder of graph files (*.yaml) for the command line. Airflow makes DAGs of the graphs/ beside its "
-        "DAG files, whatever this says.",
+        description="Folder of graph files (*.yaml) for the command line. Airflow ignores it and reads the graphs/ "
+        "next to its DAG files.",
     )
     sources_folder: Path = Field(
         Path(".pipestream/sources"), description="Folder that relative paths of connectors start from."
@@ -56,21 +56,23 @@ class Settings(BaseSettings):
         "127.0.0.1:9092", min_length=1, description="Kafka brokers, host:port, comma-separated."
     )
     kafka_replication: int = Field(1, ge=1, le=9, description="Replication factor of the topics that are created.")
-    kafka_partitions: int = Field(2, ge=1, le=10_000, description="Partitions of a topic whose graph does not say.")
+    kafka_partitions: int = Field(
+        2, ge=1, le=10_000, description="Partitions of a topic whose graph does not set them."
+    )
     auto_create: bool = Field(
         False,
-        description="Whether a drain that misses its topic creates the topics of its graph that are not there, as "
+        description="Whether a drain whose topic does not exist creates the missing topics of its graph, as "
         "applying the graph would.",
     )
     topic_attempts: int = Field(
-        10, ge=1, le=100, description="How often a drain looks for a topic that is not there before it fails."
+        10, ge=1, le=100, description="How often a drain looks for a topic that does not exist before it fails."
     )
     topic_backoff_s: float = Field(
         1.0, ge=0, le=3600, description="First pause between these looks; each is twice the one before."
     )
     topic_backoff_max_s: float = Field(30.0, ge=0, le=3600, description="Longest pause between these looks.")
     kafka_timeout_s: float = Field(30.0, gt=0, description="How long to wait for an answer of a broker.")
-    # Decoded below: whoever mistypes JSON should read which variable it was.
+    # Decoded below, so that an error in the JSON names the variable.
     kafka_options: Annotated[Mapping[str, SecretStr], NoDecode] = Field(
         {},
         description="How to connect to Kafka with encryption and a login: options of librdkafka such as "
@@ -85,7 +87,7 @@ class Settings(BaseSettings):
     s3_region: str = Field("us-east-1", description="S3 region.")
     # Carries 64 MB, the largest file a connector takes, at 26 Mbit/s.
     s3_timeout_s: float = Field(
-        20.0, gt=0, description="How long one S3 request may take; with its retries, a call takes up to twice this."
+        20.0, gt=0, description="How long one S3 request may take. A call with its retries may take twice as long."
     )
     s3_access_key: SecretStr | None = Field(None, description="S3 access key; else AWS's own lookup applies.")
     s3_secret_key: SecretStr | None = Field(None, description="S3 secret key.")
@@ -102,7 +104,7 @@ class Settings(BaseSettings):
     leases: str = Field(
         "sql", description="Where leases are kept: consul, sql, none, or a lease store of an installed package."
     )
-    lease_ttl_s: float = Field(20.0, ge=3, le=86_400, description="How long a lease outlives its last renewal.")
+    lease_ttl_s: float = Field(20.0, ge=3, le=86_400, description="How long a lease is valid after its last renewal.")
     max_leases: int = Field(4, ge=1, description="Drains that may run at once (the size of the Airflow pool).")
     max_slots: int = Field(16, ge=1, description="Most slots of one topic that one run drains.")
     consul_address: str = Field("127.0.0.1:8500", description="Consul agent, host:port.")
@@ -115,7 +117,7 @@ class Settings(BaseSettings):
     drain_budget: int = Field(100_000, ge=1, description="Most offsets one run drains from a slot of a topic.")
     chunk_records: int = Field(2_000, ge=1, le=100_000, description="Records per Kafka transaction.")
     max_attempts: int = Field(
-        3, ge=1, le=100, description="Tries of a document that fails transiently, or that a process dies at."
+        3, ge=1, le=100, description="Attempts for a document that fails transiently, or at which a process dies."
     )
     retry_initial_ms: int = Field(25, ge=0, description="First pause between tries.")
     retry_max_ms: int = Field(250, ge=0, description="Longest pause between tries.")
@@ -183,12 +185,12 @@ class Settings(BaseSettings):
 def _read_table(given: Any, example: str) -> Mapping[str, Any]:
     if isinstance(given, str):
         try:
-            # An empty variable is one that is not set, as Docker Compose passes it on.
+            # An empty variable counts as not set, because Docker Compose passes unset ones as empty.
             given = json.loads(given or "{}")
         except ValueError:
             given = None
     if not isinstance(given, Mapping):
-        # Not TypeError, which pydantic lets through.
+        # Not TypeError: pydantic does not catch it.
         raise ValueError(f"must be a JSON object such as {example}")  # noqa: TRY004
     return given
 

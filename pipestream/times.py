@@ -15,6 +15,6 @@ def to_utc(moment: datetime) -> datetime:
     """
     if moment.tzinfo is None:
         raise ValueError(f"{moment.isoformat()} has no time zone; give it one, such as tzinfo=UTC")
-    # A subclass converts to itself, so the value is built anew.
+    # A subclass converts to itself, so a new value is built from the parts.
     in_utc = moment.astimezone(UTC)
     return datetime.combine(in_utc.date(), in_utc.time(), UTC)

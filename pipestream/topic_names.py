@@ -67,12 +67,12 @@ def datasource_of(topic: str) -> str:
 
 
 def is_intake(topic: str) -> bool:
-    """Tell the topics that datasources publish to from those that drains write to."""
+    """Return whether datasources publish to a topic; otherwise drains write to it."""
     return bool(datasource_of(topic))
 
 
 def is_kafka_name(topic: str) -> bool:
-    """Tell whether Kafka takes a name, and would not take it for one of its own."""
+    """Return whether Kafka accepts a name, and the name is not reserved for Kafka's own topics."""
     return _KAFKA_NAME.fullmatch(topic) is not None
 
 

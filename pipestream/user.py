@@ -7,7 +7,7 @@ import os
 
 
 def user_name() -> str:
-    """Return the name of the user, for the records of what was done."""
+    """Return the name of the user, to record who did something."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user id may have no name

@@ -1,4 +1,4 @@
-"""The wire's messages under one roof, so that nobody spells the generated modules' paths."""
+"""The messages of the wire format in one module, so that no other module imports the generated ones."""
 
 from __future__ import annotations
 

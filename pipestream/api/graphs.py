@@ -42,7 +42,7 @@ def apply_graph(
 ) -> Applied:
     """Make a graph the active one: create its topics, register them for leases and keep it as a version.
 
-    Topics that no graph needs any more are deleted if nothing in them is unread.
+    Topics that no graph needs any more are deleted, unless they hold unread records.
 
     :param applied_by: who applies it, for the history of versions; the user of this process unless given.
     :param force: delete topics that are no longer needed even if they hold unread records.

@@ -40,7 +40,7 @@ from pipestream.user import user_name
 
 
 class CancellableRunner(Protocol):
-    """Runs the range tasks of a drain: in this process, over Spark, or elsewhere."""
+    """Runs the range tasks of a drain: in this process, on Spark, or elsewhere."""
 
     def __call__(self, tasks: Sequence[RangeTask]) -> Iterable[RangeOutcome]:
         """Run tasks side by side or one after the other, and return how each of their ranges ended."""
@@ -61,11 +61,11 @@ def ingest_datasource(
 ) -> IngestReport:
     """Store the documents that a datasource's connector finds, and publish them to its intake topic.
 
-    Documents that are unchanged since the last time are left alone. What cannot be read is in the report's
-    ``failed``, and all others are ingested nevertheless. Nothing is done for a graph in design and for a datasource
-    that is paused; the report's ``skipped`` says why.
+    Documents that are unchanged since the last time are skipped. Documents that cannot be read are in the report's
+    ``failed``; all others are ingested. Nothing is done for a graph in design or for a paused datasource; the report's
+    ``skipped`` says why.
 
-    :param folder: take the files of this folder instead of what the connector finds.
+    :param folder: ingest the files of this folder instead of what the connector finds.
     :param pattern: with a folder, only files whose names match.
     :param force: publish also documents that are unchanged.
     :param progress: called now and then with the report so far.
@@ -96,7 +96,7 @@ def drain_topic(
     The report's ``status`` is ``drained``, ``empty`` (nothing waits) or ``skipped`` (another run has the lease, the
     topic is stopped, its datasource is paused, or the graph is in design; ``reason`` says which).
 
-    :param run_id: names the run. A retry under the same id resumes its plan. Made up unless given.
+    :param run_id: names the run. A retry under the same id resumes its plan. Generated unless given.
     :param budget: most offsets to drain from each slot; the setting ``drain_budget`` unless given.
     :param accept_failures: write dead letters even if most records fail.
     :param start_at: where a topic that was never drained starts; where the graph says, unless given.
@@ -128,14 +128,14 @@ def backfill_topic(
     accept_failures: bool = False,
     settings: Settings | None = None,
 ) -> DrainReport:
-    """Drain a stretch of a topic's past again, in this process. The live heads do not move.
+    """Drain a past range of a topic again, in this process. The live heads do not move.
 
     :param backfill_id: names the backfill. Repeated under its id it resumes; once finished, it does nothing.
     :param since: records from this time on; the time needs a zone.
     :param until: records before this time.
     :param offsets: instead of times: start and end (not included) per partition.
     :param doc_ids: only these documents.
-    :raises BackfillInvalid: it covers neither times nor offsets, or both, or offsets that are not there.
+    :raises BackfillInvalid: it has neither times nor offsets, or both, or offsets that do not exist.
     :raises OffsetsExpired: Kafka no longer holds what is asked for.
     """
     settings = settings or load_settings()
@@ -181,7 +181,7 @@ def replay_dead_letters(
     action_id: str = "",
     settings: Settings | None = None,
 ) -> ActionReport:
-    """Send open dead letters back to the topics they came from, each exactly once. The next drain takes them.
+    """Send open dead letters back to the topics they came from, each exactly once. The next drain processes them.
 
     Without filters, all dead letters of the graphs are replayed. Filters that are given must all hold.
 
@@ -192,7 +192,7 @@ def replay_dead_letters(
     :param since: failed at this time or later; the time needs a zone.
     :param limit: most letters to replay, the oldest first.
     :param max_replays: letters that were replayed this often are quarantined instead.
-    :param action_id: names the action; repeated under its id it resumes. Made up unless given.
+    :param action_id: names the action; repeated under its id it resumes. Generated unless given.
     :raises RequestInvalid: the graphs have no dead-letter topics, and none is named.
     """
     settings = settings or load_settings()

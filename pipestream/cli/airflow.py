@@ -1,4 +1,4 @@
-"""``pipestream airflow``: Airflow's own command line, aimed at the local stack."""
+"""``pipestream airflow``: Airflow's own command line, configured for the local stack."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def add_to(app: typer.Typer) -> None:
 
 
 def airflow(
-    arguments: Annotated[list[str], typer.Argument(metavar="ARGS…", help="What to tell Airflow, as after `airflow`.")],
+    arguments: Annotated[list[str], typer.Argument(metavar="ARGS…", help="Arguments for Airflow, as after `airflow`.")],
 ) -> None:
     """Run Airflow's command line with the stack's home, database, DAGs and Spark connection.
 
-    The stack must be up; with --no-airflow is enough. Ends as Airflow does.
+    The stack must be up; `pipestream up --no-airflow` is enough. The exit code is Airflow's.
     """
     from pipestream.local import Stack, load_spec
 
     environment = _prepare(Stack(load_spec()))
     program = str(Path(sys.executable).parent / "airflow")
     sys.stdout.flush()
-    # In place of this process, so that signals, the terminal and the exit code are Airflow's own.
+    # Replaces this process, so that signals, the terminal and the exit code are Airflow's own.
     os.execve(program, [program, *arguments], environment)  # noqa: S606 - no shell is wanted
 
 
 def _prepare(stack: Stack) -> dict[str, str]:
-    """Return the environment; the first time this makes Airflow's database."""
+    """Return the environment. The first call creates Airflow's database."""
     import psycopg
 
     from pipestream.errors import StackError

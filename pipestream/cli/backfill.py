@@ -1,4 +1,4 @@
-"""``pipestream backfill``: drain a stretch of the past again."""
+"""``pipestream backfill``: drain a past range of a topic again."""
 
 from __future__ import annotations
 
@@ -32,32 +32,37 @@ def add_to(app: typer.Typer) -> None:
 
 
 def backfill(
-    backfill_id: Annotated[str, typer.Argument(help="Names the backfill; repeated, it goes on where it stopped.")],
+    backfill_id: Annotated[
+        str, typer.Argument(help="Names the backfill. Repeat the command with the same name to resume it.")
+    ],
     graph: Annotated[
         Path | None,
         typer.Option(
             "--graph",
             "-g",
             metavar="FILE",
-            help="Only this graph; all of the graphs folder that drain it unless given.",
+            help="Only this graph; without it, every graph of the graphs folder that drains the topic.",
         ),
     ] = None,
     topic: Annotated[str | None, typer.Option("--topic", "-t", help="The topic to drain again.")] = None,
     datasource: Annotated[
-        str | None, typer.Option("--datasource", "-d", metavar="ID", help="A datasource's intake topic instead.")
+        str | None,
+        typer.Option("--datasource", "-d", metavar="ID", help="The intake topic of this datasource instead."),
     ] = None,
     since: SinceOption = None,
     until: UntilOption = None,
     offsets: Annotated[
         list[str] | None,
-        typer.Option(metavar="PARTITION:START-END", help="These offsets instead, END not included; may be repeated."),
+        typer.Option(
+            metavar="PARTITION:START-END", help="These offsets instead of times, END not included; may be repeated."
+        ),
     ] = None,
     doc_id: Annotated[list[str] | None, typer.Option(help="Only this document; may be repeated.")] = None,
     budget: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Most offsets drained from one ledger entry to the next. The setting drain_budget unless given.",
+            help="Most offsets per ledger entry. The setting drain_budget unless given.",
         ),
     ] = None,
     accept_failures: AcceptOption = False,
@@ -68,10 +73,10 @@ def backfill(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what it would cover, and do nothing.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Drain a stretch of a topic's past again, beside the live runs, whose heads it never moves.
+    """Drain a past range of a topic again. Live runs continue meanwhile, and their heads never move.
 
-    It has a lane of its own in the ledger, GRAPH@ID. A finished backfill that is repeated does nothing. Where several
-    graphs drain a datasource, each drains it again. Times and durations are settled when it first runs.
+    A backfill has its own lane in the ledger, GRAPH@ID. Repeating a finished backfill does nothing. If several graphs
+    drain a datasource, each drains it again. Times and durations become offsets at the first run and stay fixed.
     """
     from pipestream.drain.backfill import Backfill, Estimate, estimate_backfill, parse_offsets
     from pipestream.drain.request import DrainRequest
@@ -148,5 +153,9 @@ def _show(graph: Graph, report: Estimate | DrainReport, *, several: bool) -> Non
         [[each.partition, each.start, each.end, len(each)] for each in report.ranges],
         numbers=["start", "end", "offsets"],
     )
-    pace = f"about {report.seconds:.0f} s of work" if report.seconds is not None else "no run to judge the pace by"
+    pace = (
+        f"about {report.seconds:.0f} s of work"
+        if report.seconds is not None
+        else "no earlier run to estimate the time from"
+    )
     say(f"{report.offsets} offsets, {pace}; nothing was done")

@@ -31,8 +31,8 @@ def demo(
     """Run sample documents through the sample graph on real servers, and show what happened.
 
     Starts Kafka and PostgreSQL in .pipestream/demo on free ports, ingests the documents, runs the graph's DAG
-    through Airflow and Spark, checks the ledger against the topics, and stops what it started. It can be run
-    again and starts from nothing every time. Ends with 1 if the numbers do not add up.
+    through Airflow and Spark, checks the ledger against the topics, and stops what it started. Every demo starts from
+    an empty folder. Ends with 1 if the numbers do not add up.
     """
     from pipestream.demo.run import run_demo
 

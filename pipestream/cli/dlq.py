@@ -67,7 +67,8 @@ def add_to(app: typer.Typer) -> None:
 def list_letters(
     scope: Scope,
     state: Annotated[
-        StateChoice, typer.Option(help="By what was decided about them; waiting: nothing, or to release them.")
+        StateChoice,
+        typer.Option(help="Only letters in this state; waiting: nothing was decided yet, or they were released."),
     ] = StateChoice.WAITING,
     quarantined: Annotated[bool, typer.Option("--quarantined", help="The same as --state quarantined.")] = False,
     histogram: Annotated[
@@ -103,7 +104,7 @@ def show(
         Path | None, typer.Option(metavar="FILE", help="Write the record's value to a file, byte for byte.")
     ] = None,
     format_: Annotated[
-        Format, typer.Option("--format", help="All there is to the letter, or the wire's DlqMessage.")
+        Format, typer.Option("--format", help="Everything known about the letter, or the wire's DlqMessage.")
     ] = Format.LETTER,
 ) -> None:
     """Print one dead letter as JSON: why it failed, its headers, and its stream without the document's text.

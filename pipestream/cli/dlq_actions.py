@@ -21,8 +21,8 @@ ActionOption = Annotated[
         help="Names the action; a repeat of the command under it continues where it stopped. Generated if not given.",
     ),
 ]
-LimitOption = Annotated[int | None, typer.Option(min=1, help="Most letters to take, oldest first.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done, and to which letters.")]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="Most letters to act on, oldest first.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done, and to which letters.")]
 
 
 def add_to(group: typer.Typer) -> None:
@@ -53,7 +53,7 @@ def replay(
     # A test compares it with the default of the action itself, whose import takes too long for a help text.
     max_replays: Annotated[
         int,
-        typer.Option(min=0, help="Quarantine letters that were replayed so often, instead of replaying them again."),
+        typer.Option(min=0, help="Quarantine letters that were replayed this often, instead of replaying them again."),
     ] = 3,
     action: ActionOption = None,
     dry_run: DryRunOption = False,
@@ -61,7 +61,7 @@ def replay(
 ) -> None:
     """Send open dead letters back to the topic they came from, each exactly once.
 
-    The next drain of that topic takes them up. Letters that have been replayed too often go to quarantine.
+    The next drain of that topic processes them. Letters that were replayed too often go to quarantine instead.
     """
     _act("replay", scope, action_id=action, limit=limit, max_replays=max_replays, dry_run=dry_run, json=json)
 
@@ -74,7 +74,7 @@ def quarantine(
     dry_run: DryRunOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Set open dead letters aside: lists and replays pass over them until they are released."""
+    """Set open dead letters aside. Lists and replays skip them until they are released."""
     _act("quarantine", scope, action_id=action, limit=limit, dry_run=dry_run, json=json)
 
 
@@ -86,7 +86,7 @@ def release(
     dry_run: DryRunOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Open quarantined and purged dead letters again. They may then be replayed once more, whatever the cap."""
+    """Open quarantined and purged dead letters again. They may then be replayed again, whatever --max-replays says."""
     _act("release", scope, action_id=action, limit=limit, dry_run=dry_run, json=json)
 
 
@@ -95,7 +95,7 @@ def purge(
     scope: Scope,
     limit: LimitOption = None,
     action: ActionOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would be done.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Purge them; without it, only show what would be done.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Give up open and quarantined dead letters: they are no longer shown, and never replayed.
@@ -113,9 +113,9 @@ def resume(
     graph: GraphsOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Go on with an interrupted replay, quarantine, release or purge, where it stopped.
+    """Resume an interrupted replay, quarantine, release or purge.
 
-    It keeps to the letters that were there when it was planned. One that is finished is left as it is.
+    It covers only the letters that were there when it was planned. For a finished action it does nothing.
     """
     from pipestream.dead_letters import resume_action
 

@@ -1,4 +1,4 @@
-"""What ``pipestream dlq`` says of actions on dead letters."""
+"""What ``pipestream dlq`` prints about actions on dead letters."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def tell_report(report: ActionReport, *, json: bool) -> None:
     earlier = f", {total - report.decided_now} of them before it was interrupted" if total > report.decided_now else ""
     say(f"{report.action_id}: {total} dead letters{_split(decided)}{earlier}")
     for topic, count in sorted(report.sent.items()):
-        say(f"{count} sent to {topic}; its next drain takes them up")
+        say(f"{count} sent to {topic}; its next drain processes them")
     _tell_left_open(report.left_open)
 
 

@@ -29,23 +29,29 @@ def add_to(app: typer.Typer) -> None:
 
 def delete(
     doc_ids: Annotated[list[str], typer.Argument(metavar="DOC_ID...", help="The documents to delete.")],
-    datasource: Annotated[str, typer.Option("--datasource", "-d", metavar="ID", help="The datasource they are of.")],
+    datasource: Annotated[
+        str, typer.Option("--datasource", "-d", metavar="ID", help="The datasource that they belong to.")
+    ],
     outputs: Annotated[
         bool,
-        typer.Option("--outputs", help="Also what nodes stored of them; every stored output of the account is read."),
+        typer.Option(
+            "--outputs",
+            help="Also the outputs that nodes stored of them. This reads every stored output of the account.",
+        ),
     ] = False,
     even_if_referenced: Annotated[
         bool,
         typer.Option(
-            "--even-if-referenced", help="Also where records in Kafka refer to them, which then become dead letters."
+            "--even-if-referenced",
+            help="Also documents that records in Kafka refer to. Those records then become dead letters.",
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Delete them; without it they are only shown.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Delete documents from the catalogue and the object store. Shows what there is; deletes with --yes.
+    """Delete documents from the catalogue and the object store. Without --yes, only show them.
 
-    Repeat it after an interruption. Where nothing is left it says so and ends well.
+    After an interruption, repeat the command. If nothing is left, it says so and ends with 0.
     """
     from pipestream.retention.delete import delete_documents, find_documents
 
@@ -68,15 +74,16 @@ def delete(
 
 def expire(
     grace_hours: Annotated[
-        float, typer.Option(help="How long a document must have been unreferenced before it goes; at least 1.")
+        float,
+        typer.Option(help="How many hours a document must have been unreferenced before it is deleted; at least 1."),
     ] = 24,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Delete documents older than their graph keeps them (keep_documents_hours), if nothing in Kafka refers to them.
 
-    A document goes when two runs of this command, at least the grace period apart, found it unreferenced. Drains,
-    replays and backfills may go on meanwhile.
+    A document is deleted when two runs of this command, at least the grace period apart, found it unreferenced. Drains,
+    replays and backfills may continue meanwhile.
     """
     from datetime import UTC, datetime, timedelta
 

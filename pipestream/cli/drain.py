@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _check_start(text: str) -> str:
-    """Refuse a place to start that the run would trip over later, or never: a topic with a head does not ask."""
+    """Refuse a wrong starting place at once. The run would notice it late, or never if the topic has a head."""
     from pipestream.graph.start import parse_start
 
     try:
@@ -31,7 +31,7 @@ BudgetOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Most offsets this run drains of each slot; run again to go on. The setting drain_budget unless given.",
+        help="Most offsets to drain from each slot; run again to continue. The setting drain_budget unless given.",
     ),
 ]
 AcceptOption = Annotated[bool, typer.Option("--accept-failures", help="Write dead letters even if most records fail.")]
@@ -63,7 +63,7 @@ def drain(
     topic: Annotated[str, typer.Option("--topic", "-t", help="The topic to drain.")],
     run_id: Annotated[
         str | None,
-        typer.Option(help="Names the run; a retry under the same id takes up its plan. Made up unless given."),
+        typer.Option(help="Names the run. A retry with the same id resumes its plan. Generated unless given."),
     ] = None,
     budget: BudgetOption = None,
     start_at: StartOption = "",
@@ -73,8 +73,8 @@ def drain(
 ) -> None:
     """Drain what waits in a topic of a graph, up to a budget.
 
-    Takes the topic's lease, plans ranges, drains them and enters them in the ledger. If someone else holds the
-    lease, it says who and ends with 0, having done nothing.
+    Takes the topic's lease, plans ranges, drains them and records them in the ledger. If another run holds the lease,
+    the command names that run, does nothing and ends with 0.
     """
     from pipestream import load_graph
     from pipestream.drain.request import DrainRequest
@@ -97,7 +97,7 @@ def drain(
 
 
 def run_request(settings: Settings, request: DrainRequest, *, spark: bool) -> DrainReport:
-    """Drain, over Spark or in this process."""
+    """Drain, on Spark or in this process."""
     if spark:
         from pipestream.cli.submit import submit_drain
 

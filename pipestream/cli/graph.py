@@ -68,7 +68,7 @@ def validate(
     files: Annotated[list[Path], typer.Argument(metavar="FILES…", help="Graph files, or folders of them.")],
     json: JsonOption = False,
 ) -> None:
-    """Check graph files, each by itself and all together, and tell everything that is wrong with them.
+    """Check graph files, each by itself and all together, and report every problem.
 
     Changes nothing and needs no server. Ends with 2 if a graph breaks a rule.
     """
@@ -122,14 +122,14 @@ def show(
 
 def explain(
     file: GraphArgument,
-    document: Annotated[Path, typer.Argument(help="A file as a connector would take it in; .pb is a stored document.")],
+    document: Annotated[Path, typer.Argument(help="A file as a connector would ingest it; .pb is a stored document.")],
     at: Annotated[str, typer.Option(metavar="NODE", help="Start at this node, not at the graph's entries.")] = "",
     json: JsonOption = False,
 ) -> None:
-    """Tell which way one document would take through a graph, and why, without running anything.
+    """Show which route one document would take through a graph, and why, without running anything.
 
-    Modules are not run, so every condition sees the document as it is before any of them. To see the way behind a
-    module, give a document as the module leaves it, and with --at the node that it goes to.
+    Modules are not run, so every condition sees the document as you give it. To see the route behind a module, give a
+    document as the module returns it, and name the next node with --at.
     """
     from pipestream.engine.explain import explain as explain_route
     from pipestream.errors import RequestInvalid
@@ -145,7 +145,7 @@ def explain(
         for line in explanation.render():
             say(line)
         if not at and any(step.module for step in explanation.steps):
-            note("to see the way behind a module: pipestream graph explain FILE DOCUMENT.pb --at NODE")
+            note("to see the route behind a module: pipestream graph explain FILE DOCUMENT.pb --at NODE")
 
 
 def export(
@@ -181,7 +181,7 @@ def import_message(
         data = file.read_bytes()
     except OSError as error:
         raise RequestInvalid(f"{file} cannot be read: {error.strerror}") from error
-    # No message in binary begins with a brace: that would be the 15th field, which a graph does not have as a group.
+    # A binary message never starts with a brace: the byte would mean field 15 as a group, which a graph does not have.
     read = from_json if file.suffix == ".json" or data.startswith(b"{") else from_binary
     text = to_yaml(read(data, source=str(file)))
     if output is None:

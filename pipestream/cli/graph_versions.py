@@ -49,7 +49,7 @@ def apply(
 ) -> None:
     """Make a graph the active one: create its topics, register them for leases, keep it as a version.
 
-    Topics that no graph needs any more are deleted once nothing in them is unread.
+    Topics that no graph needs any more are deleted, unless they hold unread records.
     """
     from pipestream import apply_graph
     from pipestream.graph.load import load_graph
@@ -97,7 +97,7 @@ def history(graph_id: Annotated[str, typer.Argument(help="The graph's id.")], js
 def diff(
     old: Annotated[str, typer.Argument(help="A graph file, or ID@VERSION; ID alone is the active version.")],
     new: Annotated[
-        str | None, typer.Argument(help="The same; left out: compare the active version with the file OLD.")
+        str | None, typer.Argument(help="The same. Without it, the active version is compared with the file OLD.")
     ] = None,
     json: JsonOption = False,
 ) -> None:

@@ -30,18 +30,16 @@ def ingest(
     graph: GraphOption,
     datasource: Annotated[str, typer.Option("--datasource", "-d", metavar="ID", help="A datasource of the graph.")],
     folder: Annotated[
-        Path | None, typer.Argument(help="Take the files of this folder, not what the datasource's connector finds.")
+        Path | None, typer.Argument(help="Ingest the files of this folder, not what the datasource's connector finds.")
     ] = None,
     pattern: Annotated[str, typer.Option(help="With a folder: only files whose names match.")] = "*",
-    force: Annotated[
-        bool, typer.Option("--force", help="Publish documents again that are unchanged and published already.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Publish unchanged documents again, too.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Store documents and publish references to them on the datasource's intake topic.
 
-    Documents that are there already and unchanged are left alone. What cannot be read is listed, and ends the
-    command with 2; all others are in nevertheless. A graph in design and a datasource that is paused are left alone.
+    Documents that were published before and are unchanged are skipped. Documents that cannot be read are listed, and
+    the command then ends with 2; all others are ingested. Nothing is done for a graph in design or a paused datasource.
     """
     from pipestream import ingest_datasource
     from pipestream.topic_names import intake_topic
@@ -76,7 +74,7 @@ def show_progress(what: str) -> Iterator[Callable[[IngestReport], None]]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed} documents"))
     with Progress(*columns, TimeElapsedColumn(), console=console(stderr=True), transient=True) as progress:
-        # How many there will be, a connector knows only at the end.
+        # A connector knows only at the end how many documents there are.
         task = progress.add_task(what, total=None)
         yield lambda report: progress.update(task, completed=report.documents)
 

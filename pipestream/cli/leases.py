@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _ListUnlessTold(TyperGroup):
-    """Takes ``leases`` and ``leases TOPIC`` for ``leases list …``."""
+    """Treats ``leases`` and ``leases TOPIC`` as ``leases list …``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args or args[0] not in (*self.commands, "-h", "--help"):
@@ -90,20 +90,21 @@ def list_leases(
 def set_desired(
     topic: Annotated[str | None, typer.Argument(help="The topic.")] = None,
     graph: Annotated[
-        Path | None, typer.Option("--graph", "-g", metavar="FILE", help="All topics of this graph instead.")
+        Path | None,
+        typer.Option("--graph", "-g", metavar="FILE", help="All topics of this graph instead of one topic."),
     ] = None,
     started: Annotated[
         bool | None,
         typer.Option(
-            "--started/--stopped", help="Whether runs drain the topic; as it is unless given.", show_default=False
+            "--started/--stopped", help="Whether runs drain the topic; unchanged unless given.", show_default=False
         ),
     ] = None,
     replicas: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="Slots, that is drains that may share the topic.")
+        int | None, typer.Option(min=1, max=10_000, help="Slots: how many drains may share the topic.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Say what is wanted of a topic, or of a whole graph. Runs obey from their next start on, and between slots."""
+    """Start, stop or scale a topic, or all topics of a graph. Runs follow it from their next start or slot on."""
     from pipestream.errors import RequestInvalid, SettingsInvalid
     from pipestream.leases import open_lease_store
 

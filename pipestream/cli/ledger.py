@@ -108,7 +108,7 @@ def plans(
     limit: LimitOption = 50,
     json: JsonOption = False,
 ) -> None:
-    """Show what runs set out to drain, newest first. A plan without entries was given up, or is under way."""
+    """Show what runs planned to drain, newest first. A plan without entries was abandoned, or its run is not done."""
     from pipestream.views.ledger import plan_values
 
     found = _open_ledger(read_settings()).plans(topic=topic, run_id=run, lane=lane)
@@ -141,10 +141,10 @@ def plans(
 
 
 def check(graph: GraphsOption = None, topic: TopicOption = None, json: JsonOption = False) -> None:
-    """Tell whether the ledger is complete: ranges join without gap or overlap, up to the end of each topic.
+    """Check whether the ledger is complete: ranges join without gap or overlap, up to the end of each topic.
 
-    Ends with 0 if it is, with 1 if records merely wait to be drained, with 2 if entries are missing, doubled or
-    out of step with the topic.
+    Ends with 0 if it is complete, with 1 if records wait to be drained, with 2 if entries are missing, are there twice
+    or do not fit the topic.
     """
     from pipestream.kafka.broker import Broker
     from pipestream.ledger.check import FaultKind
@@ -180,11 +180,14 @@ def check(graph: GraphsOption = None, topic: TopicOption = None, json: JsonOptio
 def upkeep(
     # The shortest there is; a test compares it with the ledger's own, whose import takes too long for a help text.
     retention_hours: Annotated[
-        int, typer.Option(help="Keep files this long after the last version that needs them; no less than the default.")
+        int,
+        typer.Option(
+            help="Keep files for this many hours after the last version that needs them; not less than the default."
+        ),
     ] = 168,
     json: JsonOption = False,
 ) -> None:
-    """Keep the ledger quick: join small files, delete old ones, write a checkpoint. Runs may go on meanwhile."""
+    """Keep the ledger fast: join small files, delete old ones, write a checkpoint. Runs may continue meanwhile."""
     from pipestream.ledger.upkeep import tidy
 
     ledger = _open_ledger(read_settings())
@@ -203,7 +206,7 @@ def upkeep(
 
 
 def _open_ledger(settings: Settings) -> Ledger:
-    """Return the ledger of the settings, and say which it is: an empty one may simply be the wrong one."""
+    """Return the ledger of the settings, and print its address: an empty ledger may simply be the wrong one."""
     from pipestream.ledger import Ledger
 
     ledger = Ledger(settings)

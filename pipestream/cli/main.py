@@ -100,12 +100,12 @@ def _start(
     level = logging.INFO if verbose else logging.ERROR
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if not verbose:
-        # A broker that is gone brings forth a hundred lines of its client, above the one that says what to do.
+        # If a broker is gone, its client logs a hundred lines above the one that says what to do.
         logging.getLogger("pipestream.kafka.clients").setLevel(logging.CRITICAL)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code. Our own errors are told in words, without a traceback."""
+    """Run a command and return its exit code. Our own errors are printed as a message, without a traceback."""
     try:
         app(args=None if arguments is None else list(arguments), prog_name="pipestream")
     except PipestreamError as error:
@@ -118,19 +118,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def explain(error: PipestreamError) -> int:
-    """Tell an error on stderr, and return the exit code it deserves."""
+    """Print an error on stderr, and return its exit code."""
     target = console(stderr=True)
     target.print("error:", style="bold red", end=" ")
     target.print(str(error), style="red", markup=False)
     if hint := _server_hint(error):
         target.print(hint, style="yellow", markup=False)
     elif error.transient:
-        target.print("This may pass: the same command can be tried again.", style="yellow")
+        target.print("This may be temporary: try the same command again.", style="yellow")
     return 1 if error.transient else 2
 
 
 def _server_hint(error: PipestreamError) -> str:
-    """Return what to do about a server that does not answer, unless somebody has said where it is."""
+    """Return what to do about a server that does not answer; empty if the user has set its address."""
     from pipestream.settings import CONFIG_VARIABLE, ENV_PREFIX, STACK_FOLDER
 
     variable = next((ENV_PREFIX + name for kind, name in _SERVER_SETTINGS.items() if isinstance(error, kind)), "")
@@ -139,8 +139,8 @@ def _server_hint(error: PipestreamError) -> str:
     stack_file = STACK_FOLDER / "stack.toml"
     if stack_file.is_file():
         return (
-            f"{stack_file} says so, which `pipestream up` wrote: `pipestream status` shows whether that stack runs, "
-            f"and `pipestream up` starts it."
+            f"The address is from {stack_file}, which `pipestream up` wrote: `pipestream status` shows whether that "
+            f"stack runs, and `pipestream up` starts it."
         )
     return (
         f"There is no {stack_file} below this folder, so the default address was tried: run `pipestream up`, or set "

@@ -17,14 +17,16 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothin
 GraphOption = Annotated[Path, typer.Option("--graph", "-g", metavar="FILE", help="The graph's YAML file.")]
 GraphsOption = Annotated[
     list[Path] | None,
-    typer.Option("--graph", "-g", metavar="FILE", help="A graph's YAML file; all of the graphs folder unless given."),
+    typer.Option(
+        "--graph", "-g", metavar="FILE", help="A graph's YAML file; without it, all files of the graphs folder."
+    ),
 ]
 GraphArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The graph's YAML file.")]
 TopicOption = Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.")]
 
 
 def parse_moment(text: str) -> datetime:
-    """Read a time of the command line: ISO 8601, UTC unless it says a zone, or a duration back from now.
+    """Read a time of the command line: ISO 8601, UTC unless it has a zone, or a duration back from now.
 
     :raises typer.BadParameter: it is neither.
     """
@@ -37,7 +39,7 @@ def parse_moment(text: str) -> datetime:
         if found_ago := parse_start(text).moment(datetime.now(UTC)):
             return found_ago
     raise typer.BadParameter(
-        f"{text!r} is no time: use one such as 2026-01-31T08:00 (UTC unless it says a zone), or PT6H for six hours ago"
+        f"{text!r} is not a time: use one such as 2026-01-31T08:00 (UTC unless it has a zone), or PT6H for 6 hours ago"
     )
 
 
@@ -46,11 +48,11 @@ SinceOption = Annotated[
     typer.Option(
         metavar="TIME",
         parser=parse_moment,
-        help="From then on: 2026-01-31T08:00 (UTC, unless it says a zone), or PT6H for six hours ago.",
+        help="From this time on: 2026-01-31T08:00 (UTC unless it has a zone), or PT6H for six hours ago.",
     ),
 ]
 UntilOption = Annotated[
-    datetime | None, typer.Option(metavar="TIME", parser=parse_moment, help="Before then, said in the same ways.")
+    datetime | None, typer.Option(metavar="TIME", parser=parse_moment, help="Before this time, written like --since.")
 ]
 
 
@@ -82,5 +84,5 @@ def read_graphs(settings: Settings, files: list[Path] | None) -> list[Graph]:
     try:
         return load_graphs(settings.graphs_folder)
     except GraphInvalid:
-        note(f"without --graph, every graph in {settings.graphs_folder} is read, and all must be sound")
+        note(f"without --graph, every graph in {settings.graphs_folder} is read, and all must be valid")
         raise

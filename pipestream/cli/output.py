@@ -21,7 +21,7 @@ _UNBOUNDED = 10_000
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console on today's stdout or stderr; highlighting is off, so that nothing looks special by chance."""
+    """Return a console on the current stdout or stderr. Highlighting is off, so that only our own styles show."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _UNBOUNDED
     return Console(file=stream, width=width, highlight=False, soft_wrap=not stream.isatty())
@@ -33,7 +33,7 @@ def say(text: str, style: str = "") -> None:
 
 
 def note(text: str, style: str = "dim") -> None:
-    """Print a line about what is going on, on stderr, where it never mixes with results."""
+    """Print a progress line on stderr, so that it never mixes with results."""
     console(stderr=True).print(Text(text, style=style))
 
 
@@ -47,7 +47,7 @@ def show_table(
 ) -> None:
     """Print a table.
 
-    :param numbers: columns that are set to the right.
+    :param numbers: columns that are aligned to the right.
     :param fold: columns that may take several lines in a narrow terminal; the others are cut off last.
     """
     right, folded = set(numbers), set(fold)

@@ -44,11 +44,11 @@ def read(
         int | None,
         typer.Option(help="A partition has caught up at its first record of this time (milliseconds since 1970)."),
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Most records of a batch.")] = 1_000,
+    batch_size: Annotated[int, typer.Option(min=1, help="Most records in a batch.")] = 1_000,
     max_held: Annotated[
         int | None, typer.Option(min=1, help="Most records to hold back; five batches unless given.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new records until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new records until Ctrl-C.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Print the records of topics in order of time, across partitions, and stop at the end. Commits nothing.

@@ -22,12 +22,14 @@ def rebaseline(
     offset: Annotated[
         list[str] | None, typer.Option(metavar="PARTITION:OFFSET", help="One partition's head; may be repeated.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it: records may be given up, or drained again.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Move the heads: records may be given up, or drained again.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Set where the next run goes on, and record it: the way out after records expired or a topic was made again.
+    """Set where the next run continues, and record it. Use it after records expired or a topic was created again.
 
-    A head moved forward gives up the records in between; one moved back drains them again.
+    Moving a head forward gives up the records in between; moving it back drains them again.
     """
     from pipestream.drain.rebaseline import rebaseline as move
     from pipestream.graph.load import load_graph

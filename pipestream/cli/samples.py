@@ -20,11 +20,11 @@ def add_to(app: typer.Typer) -> None:
 def samples(
     folder: Annotated[
         Path | None,
-        typer.Argument(help="Where to; where the connector of the sample graph looks, unless given."),
+        typer.Argument(help="The folder to write to; unless given, the folder of the sample graph's connector."),
     ] = None,
     # The least that holds one of each kind and the broken ones; a test compares it with the generator's own.
     count: Annotated[int, typer.Option(min=13, max=1_000_000, help="How many documents.")] = 240,
-    seed: Annotated[int, typer.Option(help="Another seed writes other documents; the same one, the same.")] = 7,
+    seed: Annotated[int, typer.Option(help="The same seed writes the same documents; another seed writes others.")] = 7,
     json: JsonOption = False,
 ) -> None:
     """Write sample documents of six kinds into a folder, seven broken ones among them.

@@ -27,7 +27,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def settings(json: JsonOption = False) -> None:
-    """List every setting: its environment variable, type, default, value now, and what it is for.
+    """List every setting: its environment variable, type, default, current value, and what it is for.
 
     A value comes from the environment, else from the TOML file, else it is the default. Secrets are never shown.
     """

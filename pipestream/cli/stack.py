@@ -36,7 +36,7 @@ def add_to(app: typer.Typer) -> None:
 ProfileOption = Annotated[
     Profile | None,
     typer.Option(
-        help="embedded: Kafka, PostgreSQL and folders; full: Consul, S3 and Spark besides. A folder keeps its profile."
+        help="embedded: Kafka, PostgreSQL and folders; full: also Consul, S3 and Spark. A folder keeps its profile."
     ),
 ]
 
@@ -46,7 +46,7 @@ def up(
     airflow: Annotated[bool, typer.Option(help="Start Airflow with its web pages as well.")] = True,
     json: JsonOption = False,
 ) -> None:
-    """Start the local stack; what runs already is left alone.
+    """Start the local stack. Servers that are already running stay as they are.
 
     All of its state is in .pipestream below the current folder (PIPESTREAM_STACK_FOLDER names another). Commands
     run in this folder then find the stack by themselves. DAGs and graphs are in dags/, Python modules in modules/; a
@@ -68,7 +68,7 @@ def up(
         say(f"Airflow: {_address(servers, 'airflow')}  user {user}, password in {passwords}")
     say(f"Settings: {stack.config_file}")
     if stack.config_file != (STACK_FOLDER / "stack.toml").absolute():
-        say(f"Other commands look elsewhere, unless told: export {CONFIG_VARIABLE}={stack.config_file}")
+        say(f"For other commands to find this stack: export {CONFIG_VARIABLE}={stack.config_file}")
     say("Stop it with: pipestream down")
 
 
@@ -96,9 +96,9 @@ def status(json: JsonOption = False) -> None:
 
 
 def fetch(profile: ProfileOption = None) -> None:
-    """Get the servers' programs into the user's cache, and start nothing.
+    """Download or build the servers' programs into the user's cache, and start nothing.
 
-    For images and for work without a network: the first up is then as quick as the second.
+    Use it for images and for work without a network. The first `pipestream up` is then as fast as the second.
     """
     from pipestream.local import Stack, load_spec
 

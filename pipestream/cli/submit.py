@@ -1,4 +1,4 @@
-"""Drain over Spark: ``spark-submit`` as a child process."""
+"""Drain on Spark: ``spark-submit`` as a child process."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _STDERR = 2
 
 
 def submit_drain(settings: Settings, request: DrainRequest) -> DrainReport:
-    """Run the drain job over Spark, its log on stderr, and return its report.
+    """Run the drain job on Spark, with its log on stderr, and return its report.
 
     :raises TransientError: it failed, and the same run may be tried again.
     :raises TerminalError: it failed for good, or could not be started.
     """
     with tempfile.TemporaryDirectory(prefix="pipestream-drain-") as folder:
-        # The graph as it is, which is no file's if it is an older version, or was chosen from a folder.
+        # Written to a file of its own: the graph may be an older version, which no file has.
         graph_file, outcome_file = Path(folder) / "graph.yaml", Path(folder) / "outcome.json"
         graph_file.write_text(to_yaml(request.graph))
         arguments = job_arguments(request, graph_file, outcome_file)
@@ -51,7 +51,7 @@ def _environment() -> dict[str, str]:
 
 
 def _run(command: list[str]) -> int:
-    """Run to the end. On Ctrl-C the job gets the same signal from the terminal, and time to give back its lease."""
+    """Run to the end. On Ctrl-C the job gets the same signal from the terminal, and time to release its lease."""
     with subprocess.Popen(command, env=_environment(), stdout=_STDERR) as process:
         try:
             return process.wait()

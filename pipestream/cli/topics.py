@@ -19,7 +19,7 @@ def add_to(app: typer.Typer) -> None:
 def topics(graph: GraphsOption = None, json: JsonOption = False) -> None:
     """Show the topics of graphs: partitions, offsets, heads, lag and dead letters.
 
-    Offsets count Kafka's transaction markers as well, so they are more than records. Dead letters are those
+    Offsets include Kafka's transaction markers, so there are more offsets than records. Dead letters are those
     written while the topic was drained, from the ledger. Ends with 1 if a topic is missing.
     """
     from pipestream.views.topics import topic_rows

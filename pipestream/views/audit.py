@@ -1,4 +1,4 @@
-"""Whether the ledger is complete for a graph: asked of the ledger and the broker together."""
+"""Check whether the ledger is complete for a graph, by comparing the ledger with the broker."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class TopicAudit:
 
 
 def audit_topic(broker: Broker, ledger: Ledger, graph: Graph, topic: str) -> TopicAudit:
-    """Compare a topic's entries in the graph's everyday lane with what the broker holds.
+    """Compare a topic's entries in the graph's live lane with what the broker holds.
 
     :raises TopicMissing: the topic is not there.
     """
     partitions = broker.identify(topic).partitions
-    # The ledger first: whatever is drained meanwhile then shows as waiting, never as a head past the end.
+    # The ledger is read first: what is drained in between then counts as waiting, never as a head past the end.
     heads = ledger.heads(graph.graph_id, topic, partitions)
     entries = ledger.entries(lane=graph.graph_id, topic=topic)
     watermarks = broker.watermarks(topic, partitions)

@@ -1,4 +1,4 @@
-"""What draining topics came to, added up from the ledger's entries. Pure."""
+"""The results of draining topics, added up from the ledger's entries. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """What draining one topic came to."""
+    """The result of draining one topic."""
 
     node_id: str
     topic: str

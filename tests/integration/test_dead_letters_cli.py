@@ -199,7 +199,7 @@ def test_an_interrupted_action_is_in_the_history_and_can_be_resumed(dlq, letters
         pytest.param(["resume", "no-such-action"], "no action on dead letters has the id", id="no action"),
         pytest.param(["show", "dlq.main.parse"], "expected TOPIC/PARTITION/OFFSET", id="no letter's id"),
         pytest.param(["list", "--topic", "dlq.no.where"], "dlq.no.where does not exist", id="no topic"),
-        pytest.param(["list", "--topic", "x", "--since", "yesterday"], "'yesterday' is no time", id="no time"),
+        pytest.param(["list", "--topic", "x", "--since", "yesterday"], "'yesterday' is not a time", id="no time"),
         pytest.param(["replay", "--topic", "x", "--action", "a/b"], "action id 'a/b'", id="no id for an action"),
     ],
 )

@@ -60,7 +60,7 @@ def test_a_topic_made_again_is_refused_until_the_ledger_is_rebaselined(pipeline,
     make_again()
     pipeline.send(topic, [f"new{n}" for n in range(5)])
 
-    with pytest.raises(TopicReplaced, match="deleted and made again"):
+    with pytest.raises(TopicReplaced, match="deleted and created again"):
         pipeline.drain(topic, "run-2")
     moves = move("earliest")
     report = pipeline.drain(topic, "run-3")

@@ -106,7 +106,7 @@ def test_every_command_reads_times_in_the_same_ways(run, graphs, monkeypatch, co
     right = [run(*command, "--since", text) for text in ("2026-03-01T08:30", "2026-03-01T08:30+02:00", "P1D")]
 
     assert wrong.code == 2
-    assert "is no time" in wrong.err
+    assert "is not a time" in wrong.err
     # The time was understood: what is missing now is the broker, or the database.
     assert {ran.code for ran in right} == {1}
 
