@@ -192,7 +192,7 @@ def test_settings_are_listed_with_variable_and_meaning(run, monkeypatch):
         "value": 77,
         "description": "Most offsets one run drains from a slot of a topic.",
     }
-    assert rows["leases"]["type"] == "consul | sql | none"
+    assert rows["cel_engine"]["type"] == "cel-expr | celpy"
     assert rows["s3_endpoint"]["value"] is None
 
 
