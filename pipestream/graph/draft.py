@@ -1,4 +1,4 @@
-"""A graph that has been read but not yet checked, and how it is made of the values of a graph file."""
+"""A graph that has been read but not yet checked, and how it is built from the values of a graph file."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Draft:
-    """What could be read of a graph, each part with its place in the file."""
+    """The parts of a graph that could be read, each with its place in the file."""
 
     graph: Graph
-    """Without the parts that could not be read, so it may refer to what is not there."""
+    """Parts that could not be read are missing, so others may refer to nodes that are not in it."""
     nodes: tuple[tuple[str, Node], ...]
     edges: tuple[tuple[str, Edge], ...]
     datasources: tuple[tuple[str, Datasource], ...]
@@ -31,9 +31,9 @@ class Draft:
 
 
 def restore_graph(values: Mapping[str, Any], file: str) -> Graph:
-    """Return a graph that was checked when it was kept, without asking today's rules.
+    """Return a graph that was checked when it was stored, without checking the current rules.
 
-    A rule that came later must not make the past unreadable.
+    A rule that was added later must not make old versions unreadable.
 
     :raises GraphInvalid: a value is not of its field's kind.
     """
@@ -45,7 +45,7 @@ def restore_graph(values: Mapping[str, Any], file: str) -> Graph:
 
 
 def build_draft(values: Mapping[str, Any]) -> Draft:
-    """Make a draft of the values of a graph file. Parts without the ids that name them are left out."""
+    """Build a draft from the values of a graph file. Parts without their ids are left out."""
     cluster = values.get("cluster", "")
 
     def find_cluster(edge: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,10 +66,10 @@ def build_draft(values: Mapping[str, Any]) -> Draft:
 
 
 def make_part(section: Section, values: Mapping[str, Any], number: int = 1, **known: Any) -> Any:
-    """Make a part of a graph of what was read of it; None: not even what identifies it could be read.
+    """Build a part of a graph from its values; None if its id could not be read.
 
     :param number: its place in its list, from 1.
-    :param known: attributes that do not follow from the part itself.
+    :param known: attributes that are not among its own values.
     """
     if any(key not in values for key in section.identity):
         return None
@@ -103,7 +103,7 @@ def _made(kind: Kind, value: Any) -> Any:
 def _place(
     key: str, section: Section, values: Mapping[str, Any], known: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> tuple[tuple[str, Any], ...]:
-    """Make the parts of a list, each with its place."""
+    """Build the parts of a list, each with its place."""
     made = [
         (f"{key}[{index}]", make_part(section, each, index + 1, **known(each)))
         for index, each in enumerate(values.get(key, ()))
@@ -113,7 +113,7 @@ def _place(
 
 
 def _complete_nodes(nodes: Sequence[Node], cluster_id: str, happy_end: str) -> tuple[Node, ...]:
-    """Return the nodes, with the happy-end that need not be written down."""
+    """Return the nodes, with the happy-end, which a file need not list."""
     if happy_end == HAPPY_END and all(node.node_id != HAPPY_END for node in nodes):
         return (*nodes, implicit_end(cluster_id))
     return tuple(nodes)

@@ -15,7 +15,7 @@ _WIDTH, _HEIGHT = 190, 52
 _GAP_X, _GAP_Y = 210, 34
 _MARGIN = 30
 _TITLE_LETTERS, _NOTE_LETTERS, _LABEL_LETTERS = 24, 30, 36
-# What XML 1.0 cannot hold, not even escaped.
+# Characters that XML 1.0 does not allow, not even escaped.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _STYLE = """
@@ -49,7 +49,7 @@ def to_mermaid(graph: Graph) -> str:
 
 
 def to_svg(graph: Graph) -> str:
-    """Return a graph as an SVG picture that stands by itself."""
+    """Return a graph as a self-contained SVG picture."""
     boxes, links = boxes_of(graph), links_of(graph)
     layers = arrange(boxes, links)
     tallest = max(len(layer) for layer in layers)
@@ -116,7 +116,7 @@ def _clip(text: str, letters: int) -> str:
 
 
 def _clip_start(text: str, letters: int) -> str:
-    """Shorten from the left: the end of a module's address is what tells it from others."""
+    """Shorten from the left, because modules differ at the end of their addresses."""
     text = " ".join(_clean(text).split())
     return text if len(text) <= letters else "…" + text[1 - letters :]
 
@@ -126,5 +126,5 @@ def _clean(text: str) -> str:
 
 
 def _mermaid_text(text: str) -> str:
-    """Write text so that Mermaid shows it as it is: entities for what would end a label or start markup."""
+    """Escape text so that Mermaid shows it unchanged: entities for what would end a label or start markup."""
     return "".join(f"#{ord(letter)};" if letter in '"#<>&|`' or not letter.isprintable() else letter for letter in text)

@@ -32,7 +32,7 @@ def check_expressions(draft: Draft, report: Report) -> None:
             places.append(f"{place}.when")
             check(edge.condition, places[-1])
     if places and not checks_types():
-        # Once, at the first: the installation lacks it, not the expression.
+        # Reported once, at the first expression: the installation lacks it, not the expression.
         report.warning(
             places[0],
             "the types in CEL expressions are not checked: cel-expr-python is not installed here",

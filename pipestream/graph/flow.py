@@ -30,7 +30,7 @@ class Way(Enum):
     NODE = "node"
     """Through Kafka, to the topic of a node that drains it."""
     REST = "rest"
-    """Through Kafka, to the topic of an end without a module: nobody drains it, documents rest there."""
+    """Through Kafka, to the topic of an end without a module: nobody drains it, documents stay there."""
     BRIDGE = "bridge"
     """Through Kafka, to the bridge topic of a node in another cluster."""
     FUSED = "fused"
@@ -63,13 +63,13 @@ class Destination:
 
 
 def destination_of(edge: Edge, graph: Graph) -> Destination:
-    """Return where an edge writes. Everything that draws, explains, creates topics or drains asks here."""
+    """Return where an edge writes. Drawing, explaining, creating topics and draining all use this function."""
     if edge.is_cross_cluster:
         return Destination(Way.BRIDGE, bridge_topic(edge.to_cluster_id, edge.to_node_id))
     node = graph.node_by_id[edge.to_node_id]
     topic = edge.kafka_topic or node_topic(graph.cluster_id, edge.to_node_id)
     if node.is_bare_end:
-        # Whatever the edge's transport: a document that ends is kept in a topic and nowhere else.
+        # For every transport: a document that has reached an end is kept only in a topic.
         return Destination(Way.REST, topic)
     if edge.transport is Transport.KAFKA:
         return Destination(Way.NODE, topic)
@@ -79,7 +79,7 @@ def destination_of(edge: Edge, graph: Graph) -> Destination:
 def drained_topics(graph: Graph) -> list[DrainedTopic]:
     """Return the topics that are drained: intake first, then in the order of the nodes.
 
-    The topic of an end without a module is not among them: documents rest there. A node reached only by fused
+    The topic of an end without a module is not among them: documents stay there. A node reached only by fused
     edges has a topic too: its dead letters are replayed there, without running the nodes before it again.
     """
     found = [
@@ -118,7 +118,7 @@ def topic_targets(graph: Graph) -> dict[str, str]:
 def check_drained(graph: Graph, topic: str) -> None:
     """Refuse a topic that a graph does not drain.
 
-    :raises RequestInvalid: with the topics that it does.
+    :raises RequestInvalid: the message lists the topics that it drains.
     """
     topics = topic_targets(graph)
     if topic not in topics:
@@ -126,7 +126,7 @@ def check_drained(graph: Graph, topic: str) -> None:
 
 
 def fed_topics(graph: Graph) -> dict[str, tuple[str, ...]]:
-    """Return for each drained topic those it can write to, through any number of fused edges."""
+    """Return for each drained topic the topics that draining it can write to, through any number of fused edges."""
     drained = drained_topics(graph)
     known = {each.topic for each in drained}
     ends = [node_topic(graph.cluster_id, node_id) for node_id in (graph.happy_end, graph.error_end) if node_id]
@@ -145,7 +145,7 @@ def fed_topics(graph: Graph) -> dict[str, tuple[str, ...]]:
 
 
 def fused_with(graph: Graph, node_id: str) -> list[str]:
-    """Return the node and those its documents reach in the same task."""
+    """Return the node, and the nodes that its documents reach in the same task."""
     reached = {node_id: None}
     waiting = [node_id]
     while waiting:
@@ -163,7 +163,7 @@ def start_at(graph: Graph, topic: str) -> str:
 
 
 def slots_of(graph: Graph, topic: str) -> int:
-    """Return how many drains may share a drained topic to begin with, as its datasource or its node says."""
+    """Return how many drains may share a topic when it is first applied, as its datasource or its node says."""
     source = _source_of(graph, topic)
     return source.slots if source else 1
 
@@ -177,7 +177,7 @@ def _source_of(graph: Graph, topic: str) -> Datasource | Node | None:
 
 
 def why_inactive(graph: Graph, datasource_id: str = "") -> str:
-    """Return why a graph, or one of its datasources, is left alone; empty if it is not.
+    """Return why a graph, or one of its datasources, is inactive; empty if it is active.
 
     This is the one rule for ``mode: design`` and for a datasource's ``paused``. Everything that would move documents
     asks here: drains and backfills on the command line, in Spark and in Airflow, and the connectors that bring
@@ -192,5 +192,5 @@ def why_inactive(graph: Graph, datasource_id: str = "") -> str:
 
 
 def why_not_drained(graph: Graph, topic: str) -> str:
-    """Return why a topic of a graph is left alone; empty if it is not."""
+    """Return why a topic of a graph is inactive; empty if it is active."""
     return why_inactive(graph, datasource_of(topic))

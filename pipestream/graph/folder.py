@@ -1,4 +1,4 @@
-"""Read graph files together: each is checked by itself, then all of them beside each other."""
+"""Read graph files together: each is checked by itself, then all of them together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class GraphFiles:
     checks: Mapping[Path, GraphCheck]
     """Each file by itself."""
     between: tuple[Problem, ...]
-    """What is wrong between graphs that are right by themselves."""
+    """Problems between graphs that are valid by themselves."""
 
     @property
     def problems(self) -> list[Problem]:
@@ -30,13 +30,13 @@ class GraphFiles:
 
     @property
     def sound(self) -> list[tuple[Path, Graph]]:
-        """Return the graphs with which nothing is wrong, each with its file, in the order of the files."""
+        """Return the graphs without problems, each with its file, in the order of the files."""
         broken = {problem.file for problem in self.problems}
         return [(file, check.graph) for file, check in self.checks.items() if check.graph and str(file) not in broken]
 
 
 def check_graph_files(files: Iterable[Path], *, look_up: bool = False) -> GraphFiles:
-    """Check graph files and say all that is wrong with them. Raises nothing."""
+    """Check graph files and return every problem. Raises nothing."""
     checks = {file: check_graph_file(file, look_up=look_up) for file in files}
     loaded = [(str(file), check.graph) for file, check in checks.items() if check.graph is not None]
     return GraphFiles(checks, tuple(check_together(loaded)))
@@ -55,7 +55,7 @@ def find_graph_files(folder: Path) -> list[Path]:
 def load_graphs(folder: Path) -> list[Graph]:
     """Return the graphs of all files in a folder, sorted by id.
 
-    :raises GraphInvalid: any of them breaks a rule, or two of them do not go together; all problems are listed.
+    :raises GraphInvalid: one of them breaks a rule, or two of them conflict; all problems are listed.
     """
     found = check_graph_files(find_graph_files(folder))
     if found.problems:

@@ -18,7 +18,7 @@ _SHARED = ("account_id", "partitions", "retention_hours", "paused")
 
 
 def check_together(graphs: Sequence[tuple[str, Graph]]) -> list[Problem]:
-    """Return what is wrong between graphs that are right by themselves, given with their files."""
+    """Return the problems between graphs that are valid by themselves, given with their files."""
     problems: list[Problem] = []
     graph_files: dict[str, str] = {}
     node_owners: dict[tuple[str, str], str] = {}
@@ -44,7 +44,7 @@ def check_together(graphs: Sequence[tuple[str, Graph]]) -> list[Problem]:
 
 
 def _check_bridges(file: str, graph: Graph, known: Mapping[tuple[str, str], Node]) -> list[Problem]:
-    """An edge to another cluster needs a node that takes it, where that node is known here."""
+    """Check that the target of an edge to another cluster accepts it, if the target's graph is known here."""
     problems = []
     for index, edge in enumerate(graph.edges):
         node = known.get((edge.to_cluster_id, edge.to_node_id)) if edge.is_cross_cluster else None

@@ -1,8 +1,8 @@
-"""The fields of a graph, each said once: key in a file, attribute, kind, field on the wire, and help.
+"""The fields of a graph, each defined once: key in a file, attribute, kind, field on the wire, and help.
 
-Everything that turns a graph into something else goes by these tables: ``read.py`` and ``draft.py`` (file to model),
-``write.py`` (model to file), ``wire_fields.py`` and ``proto.py`` (model to message and back), ``json_schema`` and
-docs/graphs.md. A default is that of the model's attribute.
+Everything that converts a graph uses these tables: ``read.py`` and ``draft.py`` (file to model), ``write.py`` (model to
+file), ``wire_fields.py`` and ``proto.py`` (model to message and back), ``json_schema`` and docs/graphs.md. Defaults are
+those of the model's attributes.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ MAPPING = Section(
               wire=Repeated("target_field_paths", always=True)),
         Field("rule", Text(1), "transform: the rule's name.",
               wire=ByMappingType(transform=Scalar("transform_config.rule_name"))),
-        Field("params", Free(), "transform: what the rule needs to know.",
+        Field("params", Free(), "transform: the rule's parameters.",
               wire=ByMappingType(transform=StructField("transform_config.params"))),
         Field("aggregation", Choice(AGGREGATIONS), "aggregate: how several values become one; default concatenate.",
               wire=ByMappingType(aggregate=EnumField("aggregate_config.aggregation_type")),
@@ -97,11 +97,12 @@ DEAD_LETTERS = Section(
               wire=Scalar("enabled", always=True)),
         Field("topic", Text(1), "Topic instead of dlq.CLUSTER.NODE.", "topic_override"),
         Field("max_attempts", Whole(1, 1000),
-              "Tries of a document that fails transiently, or that a process dies at.", wire=Attempts()),
-        Field("initial_backoff_ms", Whole(0, DAY_MS), "First pause between tries.",
+              "Attempts for a document that fails transiently, or at which a process dies.", wire=Attempts()),
+        Field("initial_backoff_ms", Whole(0, DAY_MS), "First pause between attempts.",
               wire=Milliseconds("initial_backoff")),
-        Field("max_backoff_ms", Whole(0, DAY_MS), "Longest pause between tries.", wire=Milliseconds("max_backoff")),
-        Field("multiplier", Number(1, 1000, inclusive=True), "How much longer each pause is.", "backoff_multiplier"),
+        Field("max_backoff_ms", Whole(0, DAY_MS), "Longest pause between attempts.", wire=Milliseconds("max_backoff")),
+        Field("multiplier", Number(1, 1000, inclusive=True), "Each pause is this many times the one before.",
+              "backoff_multiplier"),
         Field("include_payload", Flag(),
               "Whether a dead letter holds the document; false: a reference to it, as stored.",
               wire=Scalar("include_payload", always=True)),
@@ -118,7 +119,7 @@ NODE = Section(
         Field("module", Text(1), "python:PACKAGE.MODULE:FUNCTION, grpc:HOST:PORT or unix:/PATH.", wire="module_id"),
         Field("engine", Text(1), "The remote engine the node lives in: HOST:PORT, or NAME://TARGET of a plugin.",
               wire="engine_address"),
-        Field("config", Free(), "What the module is given as its configuration: json_config of a gRPC module.",
+        Field("config", Free(), "The module's configuration: json_config of a gRPC module.",
               wire=StructField("custom_config.json_config")),
         Field("config_params", TextMap(), "Further parameters, each a text: config_params of a gRPC module.",
               wire=TextMapField("custom_config.config_params")),
@@ -136,7 +137,8 @@ NODE = Section(
         Field(
             "keep_documents_hours",
             Number(0, MAX_HOURS),
-            "How long documents that the node stored are kept, and until no record refers to them; absent: forever.",
+            "How long the node's stored documents are kept at least; longer while a record refers to them. "
+            "Absent: forever.",
         ),
         Field("slots", Whole(1, MAX_SLOTS),
               "Drains that may share the node's topic at first. `pipestream leases set` changes it.",
@@ -169,7 +171,7 @@ EDGE = Section(
 CONNECTOR = Section(
     "connector",
     Connector,
-    (Field("kind", Text(1), "Which connector; its options stand next to it.", required=True),),
+    (Field("kind", Text(1), "Which connector; its options are further keys of this mapping.", required=True),),
     identity=("kind",),
     others="options",
 )
@@ -189,9 +191,9 @@ DATASOURCE = Section(
         Field(
             "keep_documents_hours",
             Number(0, MAX_HOURS),
-            "How long uploaded documents are kept, and until no record refers to them; absent: forever.",
+            "How long uploaded documents are kept at least; longer while a record refers to them. Absent: forever.",
         ),
-        Field("paused", Flag(), "Whether its intake topic is left alone."),
+        Field("paused", Flag(), "Whether its intake topic is not drained, and its connector does not run."),
         Field("slots", Whole(1, MAX_SLOTS),
               "Drains that may share the intake topic at first. `pipestream leases set` changes it."),
         _START_AT,
@@ -209,8 +211,8 @@ GRAPH = Section(
         Field("cluster", _ID, "The cluster its nodes live in.", "cluster_id", required=True),
         Field("name", Text(), "Name for people."),
         Field("description", Text(), "What the graph is for."),
-        Field("mode", Choice(GraphMode), "design: being drawn, so it is not applied."),
-        Field("schedule", Text(1), "When its runs start: cron or a preset; absent: only by hand."),
+        Field("mode", Choice(GraphMode), "design: still a draft, so it is not applied."),
+        Field("schedule", Text(1), "When its runs start: cron or a preset; absent: only when triggered."),
         Field("happy_end", _ID, "Sink where documents end well. The default one need not be listed.",
               wire="happy_end_node_id"),
         Field("error_end", _ID, "Sink for documents that fail; absent: they become dead letters.",
@@ -218,7 +220,7 @@ GRAPH = Section(
         Field("max_hops", Whole(1, INT32_MAX), "Hops after which any document fails."),
         Field("datasources", Sections(DATASOURCE), "Where documents come from."),
         Field("nodes", Sections(NODE), "The steps.", required=True),
-        Field("edges", Sections(EDGE), "The ways between them."),
+        Field("edges", Sections(EDGE), "The routes between the nodes."),
     ),
 )
 # fmt: on

@@ -206,9 +206,9 @@ class TextMap(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One key of a section: everything that is known of it.
+    """One key of a section, with everything known about it.
 
-    Its default is that of the model's attribute, and is not said again.
+    Its default is that of the model's attribute, so it is not repeated here.
     """
 
     key: str
@@ -236,7 +236,7 @@ class Section:
     model: type[Any]
     fields: tuple[Field, ...]
     identity: tuple[str, ...] = ()
-    """The keys without which nothing can be made of the section."""
+    """The keys without which the section cannot be built."""
     others: str = ""
     """The attribute that takes all further keys; empty: there may be none."""
 
@@ -246,7 +246,7 @@ class Section:
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
-        """Return what each attribute is where nothing is said of it; those that must be said are not in it."""
+        """Return the default of each attribute; required attributes are not included."""
         return {
             each.name: each.default if each.default_factory is MISSING else each.default_factory()
             for each in dataclass_fields(self.model)

@@ -75,7 +75,7 @@ def links_of(graph: Graph) -> list[Link]:
 
 
 def arrange(boxes: Sequence[Box], links: Sequence[Link]) -> list[list[Box]]:
-    """Return the boxes in layers, each after those that lead to it; links that go back are left aside."""
+    """Return the boxes in layers, each after those that lead to it; links that go back are ignored."""
     followers: dict[str, list[str]] = {box.key: [] for box in boxes}
     for link in links:
         followers[link.start].append(link.end)
@@ -88,7 +88,7 @@ def arrange(boxes: Sequence[Box], links: Sequence[Link]) -> list[list[Box]]:
 
 
 def _longest_ways(keys: Sequence[str], followers: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return for each box how many links the longest way to it has, without going round."""
+    """Return for each box the length of the longest path to it, without cycles."""
     order: list[str] = []
     state: dict[str, int] = {}  # 1: on the way being walked, 2: done
     backward: set[tuple[str, str]] = set()
@@ -118,7 +118,7 @@ def _longest_ways(keys: Sequence[str], followers: Mapping[str, Sequence[str]]) -
 
 
 def _uncross(layers: list[list[Box]], links: Sequence[Link]) -> None:
-    """Move each box next to its neighbours' middle, a few times to and fro."""
+    """Move each box to the middle of its neighbours, in several passes back and forth."""
     neighbours: dict[str, list[str]] = {}
     for link in links:
         neighbours.setdefault(link.start, []).append(link.end)

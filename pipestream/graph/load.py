@@ -45,15 +45,15 @@ class GraphCheck:
 def load_graph(path: Path, *, look_up: bool = False) -> Graph:
     """Return the graph of a file.
 
-    :param look_up: also look up what it names outside itself: import its Python modules, find its connectors. Off where
-        DAG files are parsed, because that must not run foreign code.
+    :param look_up: also import its Python modules and find its connectors. Off where DAG files are parsed, because
+        parsing must not run other packages' code.
     :raises GraphInvalid: the file cannot be read or breaks rules; it lists every problem.
     """
     return check_graph_file(path, look_up=look_up).require()
 
 
 def check_graph_file(path: Path, *, look_up: bool = False) -> GraphCheck:
-    """Check a graph file and say all that is wrong with it. Raises nothing."""
+    """Check a graph file and return every problem. Raises nothing."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -67,8 +67,8 @@ def check_graph_text(data: bytes, file: str, *, look_up: bool = False) -> GraphC
     return _check_text(data, file, look_up) if look_up else _check_text_once(data, file)
 
 
-# Whoever reads the same file again in one process, from the DAG to the plan, gets the same graph. What is looked up
-# outside the file may change, so that is asked each time.
+# Reading the same file again in one process, from the DAG to the plan, gives the same graph. Modules and connectors
+# outside the file may change, so they are looked up each time.
 @lru_cache(maxsize=64)
 def _check_text_once(data: bytes, file: str) -> GraphCheck:
     return _check_text(data, file, look_up=False)
@@ -90,14 +90,14 @@ def check_graph_values(values: Mapping[str, Any], file: str, *, look_up: bool = 
 
 
 def check_graph(graph: Graph, file: str = "graph", *, look_up: bool = False) -> GraphCheck:
-    """Check a graph that was made in code by the same rules as a file."""
+    """Check a graph that was built in code by the same rules as a file."""
     return check_graph_values(graph_values(graph), file, look_up=look_up)
 
 
 def from_proto(message: PipelineGraph, *, source: str = "proto") -> Graph:
     """Return the graph of a message. It must obey the same rules as a file, and fails with the same problems.
 
-    Times and the version number are not part of a graph; what keeps graphs knows them.
+    Times and the version number are not part of a graph; the store of versions has them.
 
     :param source: what the problems call the message.
     :raises GraphInvalid: the message breaks the rules of a graph file; every problem is listed.

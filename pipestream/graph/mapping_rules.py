@@ -1,4 +1,4 @@
-"""What the field mappings of a graph must obey."""
+"""The rules for the field mappings of a graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pipestream.graph.draft import Draft
     from pipestream.graph.report import Report
 
-# Which fields a mapping of each kind needs, and which it may have besides.
+# Which fields a mapping of each kind needs, and which it may also have.
 _MAPPING_NEEDS = {
     MappingType.DIRECT: ((), ()),
     MappingType.TRANSFORM: (("rule",), ("params",)),
@@ -22,7 +22,7 @@ _MAPPING_NEEDS = {
 
 
 def check_mappings(draft: Draft, report: Report) -> None:
-    """Report every mapping that lacks something, has too much, or could never be applied."""
+    """Report every mapping that lacks a field, has one too many, or could never be applied."""
     for place, node in draft.nodes:
         for field, mappings in (("pre_mappings", node.pre_mappings), ("post_mappings", node.post_mappings)):
             ids: set[str] = set()

@@ -117,7 +117,7 @@ class Node:
 
     @property
     def is_bare_end(self) -> bool:
-        """An end node that does nothing: documents rest in its topic, which nobody drains."""
+        """An end node that does nothing: documents stay in its topic, which nobody drains."""
         return self.is_end and not (
             self.module or self.engine or self.filters or self.pre_mappings or self.post_mappings
         )
@@ -139,7 +139,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A way from one node to another, taken by every document that its condition matches."""
+    """A route from one node to another, taken by every document that its condition matches."""
 
     edge_id: str
     from_node_id: str

@@ -35,8 +35,8 @@ class DrainStep:
 def drain_order(graph: Graph, cycle_passes: int) -> list[DrainStep]:
     """Return the drains of one run, each after all that can feed it.
 
-    Topics that feed each other in a circle are drained ``cycle_passes`` times in turn; what still goes round
-    then is left to the next run. The same graph always gives the same steps.
+    Topics that feed each other in a cycle are drained ``cycle_passes`` times in turn. Documents that are still in the
+    cycle then wait for the next run. The same graph always gives the same steps.
     """
     if cycle_passes < 1:
         raise ValueError(f"cycle_passes must be positive, not {cycle_passes}")
@@ -71,7 +71,7 @@ def _step(drained: DrainedTopic, pass_number: int, after: tuple[int, ...]) -> Dr
 
 
 def _sorted_components(topics: Sequence[str], feeds: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Return the components in topological order; among those that could come next, the first in the graph."""
+    """Return the components in topological order; if several could come next, the first in the graph does."""
     position = {topic: index for index, topic in enumerate(topics)}
     components = [sorted(found, key=position.__getitem__) for found in strong_components(topics, feeds.__getitem__)]
     component_of = {topic: number for number, component in enumerate(components) for topic in component}
@@ -100,7 +100,7 @@ def _sorted_components(topics: Sequence[str], feeds: Mapping[str, Sequence[str]]
 def _in_walking_order(
     component: Sequence[str], feeds: Mapping[str, Sequence[str]], fed_by: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """Return a cycle's topics as a document meets them: breadth first from where the cycle is entered."""
+    """Return a cycle's topics in the order in which a document reaches them: breadth first from its entries."""
     members = set(component)
     entries = [topic for topic in component if any(source not in members for source in fed_by[topic])]
     queue = entries or [component[0]]

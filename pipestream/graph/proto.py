@@ -1,6 +1,6 @@
 """A graph as its message, ``PipelineGraph`` in binary and JSON, and the hash that identifies it.
 
-``load.py`` has the way back that checks the rules.
+``load.py`` reads messages and checks the rules.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def to_proto(graph: Graph) -> PipelineGraph:
     """Return a graph as its message."""
     message = PipelineGraph()
     fill_message(GRAPH, graph, message)
-    # What follows from other fields is said as well, for readers who do not know how.
+    # Values that follow from other fields are written too, for readers that cannot derive them.
     for node in message.nodes:
         node.cluster_id = graph.cluster_id
         node.kafka_input_topic = node_topic(graph.cluster_id, node.node_id)
@@ -149,9 +149,9 @@ def parse_json(text: str | bytes, source: str) -> PipelineGraph:
 
 
 def values_of_message(message: PipelineGraph, report: Report) -> dict[str, Any]:
-    """Return the values of a graph file that says what the message says.
+    """Return the values of a graph file with the same content as the message.
 
-    What a graph file cannot say goes to the report instead of being dropped.
+    Fields that a graph file cannot express are reported instead of dropped.
     """
     for index, source in enumerate(message.datasources):
         _report_datasource(source, f"datasources[{index}]", report)

@@ -31,7 +31,7 @@ def read_section(tree: Tree, section: Section, path: str, report: Report) -> dic
         where = f"{path}.{key}" if path else key
         if key in seen:
             report.lines[where] = key_node.line
-            report.problem(where, "stands here twice")
+            report.problem(where, "is here twice")
             continue
         seen.add(key)
         report.lines[where] = key_node.line
@@ -89,6 +89,6 @@ def _value(tree: Tree) -> Any:
     values: dict[Any, Any] = {}
     for key, child in tree.entries:
         if key.value in values:
-            raise Mismatch(f"key {describe(key.value)} stands here twice")
+            raise Mismatch(f"key {describe(key.value)} is here twice")
         values[key.value] = _value(child)
     return values

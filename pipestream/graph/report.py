@@ -16,7 +16,7 @@ _MAX_COMPARISONS = 8_000
 
 
 class Report:
-    """The problems and warnings of one graph, and the lines its fields stand on."""
+    """The problems and warnings of one graph, and the lines of its fields."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -27,7 +27,7 @@ class Report:
         self._unreadable: frozenset[str] = frozenset()
 
     def close_reading(self) -> None:
-        """End the reading: what could not be read has its problem, and no rule need look at it."""
+        """End the reading. Parts that could not be read have been reported, so the rules skip them."""
         self._unreadable = frozenset(problem.field for problem in self.problems)
 
     def is_unreadable(self, field: str) -> bool:
@@ -42,7 +42,7 @@ class Report:
         self.warnings.append(Problem(self.file, self.line_of(field), field, message, hint))
 
     def line_of(self, field: str) -> int | None:
-        """Return the line of a field, or of the nearest thing around it that stands in the file."""
+        """Return the line of a field, or of the nearest part around it that is in the file."""
         while field and field not in self.lines:
             field = field[: max(field.rfind("."), field.rfind("["), 0)]
         return self.lines.get(field) or None  # line 0 is that of a graph without a file

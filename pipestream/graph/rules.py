@@ -1,6 +1,6 @@
-"""What a graph must obey. Every rule looks at the whole draft and reports all it finds.
+"""The rules for a graph. Every rule checks the whole draft and reports all problems.
 
-The same rules hold for a file, for an import from the wire and for a graph made in code.
+The same rules hold for a file, for an import from the wire and for a graph built in code.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def _check_datasources(draft: Draft, report: Report, *, look_up: bool) -> None:
 
 
 def _check_cycles(draft: Draft, report: Report) -> None:
-    """Every cycle needs an edge that a document can take only so often."""
+    """Every cycle needs an edge with a limit on how often a document can take it."""
     endless: dict[str, list[tuple[str, Edge]]] = {}
     for place, edge in draft.edges:
         if not (edge.max_hops or edge.is_cross_cluster or report.is_unreadable(f"{place}.max_hops")):
@@ -236,7 +236,7 @@ def _check_cycles(draft: Draft, report: Report) -> None:
             place = min(inside, key=lambda found: report.line_of(found[0]) or 0)[0]
             report.problem(
                 f"{place}.max_hops",
-                f"documents can go round for ever between {', '.join(shown)}",
+                f"documents can go round forever between {', '.join(shown)}",
                 "set max_hops on an edge of the cycle",
             )
 

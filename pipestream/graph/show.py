@@ -21,7 +21,7 @@ __all__ = ["show_edges", "show_graph", "to_mermaid", "to_svg"]
 
 
 def show_graph(graph: Graph) -> RenderableType:
-    """Return a graph as a tree from its datasources on: each node once, with the edges that leave it."""
+    """Return a graph as a tree that starts at its datasources: each node once, with its outgoing edges."""
     tree = Tree(_line((graph.graph_id, "bold"), (f"cluster {graph.cluster_id}", "dim"), (graph.name, "")))
     shown: set[str] = set()
     for source in graph.datasources:

@@ -103,7 +103,8 @@ def check_schedule(text: str) -> None:
     parts = text.split()
     if text.startswith("@") or len(parts) != len(_CRON_PARTS):
         raise ValueError(
-            f"{text!r} is no schedule: use minute hour day month weekday, such as 0 6 * * *, or {', '.join(_PRESETS)}"
+            f"{text!r} is not a schedule: use minute hour day month weekday, such as 0 6 * * *, or "
+            f"{', '.join(_PRESETS)}"
         )
     for part, (name, low, high, names) in zip(parts, _CRON_PARTS, strict=True):
         for item in part.split(","):
@@ -113,7 +114,7 @@ def check_schedule(text: str) -> None:
 def _check_cron_item(item: str, name: str, low: int, high: int, names: dict[str, int]) -> None:
     span, slash, step = item.partition("/")
     wrong = ValueError(
-        f"{item!r} is no {name}: use {low} to {high}, *, a range such as {low}-{high} or a step such as */2"
+        f"{item!r} is not a valid {name}: use {low} to {high}, *, a range such as {low}-{high} or a step such as */2"
     )
     if slash and not (step.isascii() and step.isdigit() and 1 <= int(step[:4]) <= high):
         raise wrong

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def collision_key(topic: str) -> str:
-    """Return what Kafka compares: it refuses a topic that differs from another only in ``.`` and ``_``."""
+    """Return the name as Kafka compares it: it refuses a topic that differs from another only in ``.`` and ``_``."""
     return topic.replace(".", "_")
 
 
 def check_topics(draft: Draft, report: Report) -> None:
-    """Report every override that cannot be a topic, or is one already."""
+    """Report every override that is not a valid topic name, or is already another topic."""
     graph = draft.graph
     owners: dict[str, str] = {}
 

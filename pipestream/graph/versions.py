@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pipestream.graph.model import Graph
     from pipestream.settings import Settings
 
-# Any number will do, as long as nobody else in the database locks by it.
+# An arbitrary number that nobody else in the database uses for a lock.
 _SCHEMA_LOCK = 6_171_001
 _GRAPH_LOCK = 6_171_002
 
@@ -63,7 +63,7 @@ WHERE v.graph_id = %s ORDER BY v.version DESC
 
 
 class GraphVersions:
-    """Keeps graph versions in PostgreSQL. The tables are made when first needed."""
+    """Keeps graph versions in PostgreSQL. The tables are created when first needed."""
 
     def __init__(self, settings: Settings) -> None:
         self._database = Database(settings.postgres_dsn)
@@ -72,7 +72,7 @@ class GraphVersions:
     def save(self, graph: Graph, *, applied_by: str) -> GraphVersion:
         """Make a graph the active version of its id.
 
-        A new version is made only for a content that no version has yet.
+        A new version is created only if no version has this content yet.
         """
         content, digest = to_binary(graph), graph_hash(graph)
 
@@ -156,7 +156,7 @@ class GraphVersions:
         return [row[0] for row in rows]
 
     def note_leftovers(self, graph_id: str, topics: Collection[str]) -> None:
-        """Replace the list of such topics, so that a later apply tries again, also after a crash."""
+        """Replace the list of these topics, so that a later apply tries again, also after a crash."""
 
         def work(connection: Connection) -> None:
             _lock_graph(connection, graph_id)
@@ -169,7 +169,7 @@ class GraphVersions:
         self._database.run(work)
 
     def close(self) -> None:
-        """Give back the connection."""
+        """Close the connection."""
         self._database.close()
 
     def _version(self, graph_id: str, version: int) -> GraphVersion:

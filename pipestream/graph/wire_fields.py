@@ -1,6 +1,6 @@
-"""How the fields of a graph stand in its message, in both directions.
+"""How the fields of a graph are converted to its message and back.
 
-Most convert by their kind alone. The others are named in the tables of ``format.py``.
+For most fields the kind decides. The other conversions are named in the tables of ``format.py``.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class WireField(Protocol):
-    """Puts a model's value into a message, and takes it out as a graph file would say it."""
+    """Writes a model's value into a message, and reads it back as the value of a graph file."""
 
     def put(self, message: Any, value: Any) -> None:
-        """Write a value. What protobuf reads back as absent anyway is not written."""
+        """Write a value. Values that protobuf reads back as absent are not written."""
         ...
 
     def take(self, message: Any) -> Any:
-        """Return the value as in a graph file; None: the message does not say."""
+        """Return the value as in a graph file; None: the message does not have it."""
         ...
 
 
@@ -65,7 +65,7 @@ class Scalar:
 
     path: str
     always: bool = False
-    """Its zero means something: it is said whenever the message is there."""
+    """Zero has a meaning: it is read whenever the message is there."""
 
     def put(self, message: Any, value: Any) -> None:
         if value:
@@ -95,11 +95,11 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class EnumField:
-    """A word. The names of protobuf's enums have a prefix of their own, with which the zero value tells it."""
+    """A word. The names of a protobuf enum have a prefix, which is read from the zero value."""
 
     path: str
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Our words, in capitals, that the wire calls otherwise."""
+    """Our words, in capitals, that have another name on the wire."""
 
     def put(self, message: Any, value: Any) -> None:
         if not value:
@@ -172,7 +172,7 @@ class Milliseconds:
 
 
 class Attempts:
-    """Tries in all. The wire's own field counts those after the first, and cannot tell "none" from "not said"."""
+    """Attempts in total. The wire's own field counts retries, and cannot distinguish "none" from "not set"."""
 
     def put(self, message: Any, value: Any) -> None:
         if value is not None:
@@ -186,7 +186,7 @@ class Attempts:
 
 
 class MappingTypeField:
-    """A mapping's type; a message without one means that of its configuration."""
+    """A mapping's type; without one, the configuration in the message decides."""
 
     _named = EnumField("mapping_type")
 
@@ -199,7 +199,7 @@ class MappingTypeField:
 
 
 class ByMappingType:
-    """A field that stands in the configuration of a mapping's type, which is put into the message before it."""
+    """A field in the configuration of a mapping's type. The type is written to the message first."""
 
     def __init__(self, **by_type: WireField) -> None:
         self._by_type = by_type
@@ -214,7 +214,7 @@ class ByMappingType:
 
 
 class ConnectorParts:
-    """A connector, whose kind stands among its options in a file and next to them on the wire."""
+    """A connector. Its kind is among its options in a file, and next to them on the wire."""
 
     _kind, _options = Scalar("connector_kind"), StructField("connector_options")
 

@@ -1,4 +1,4 @@
-"""A graph as a file: the values that reading it gives back, and their YAML."""
+"""Write a graph as a file: its values, and their YAML."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def to_yaml(graph: Graph) -> str:
 
 
 def graph_values(graph: Graph) -> dict[str, Any]:
-    """Return a graph as the plain values of a graph file, without what is the default anyway."""
+    """Return a graph as the plain values of a graph file, without defaults."""
     if graph.nodes and graph.happy_end == HAPPY_END and graph.nodes[-1] == implicit_end(graph.cluster_id):
         graph = replace(graph, nodes=graph.nodes[:-1])
     return _part_values(GRAPH, graph)
@@ -46,7 +46,7 @@ def _plain(kind: Kind, value: Any) -> Any:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes YAML that YAML 1.2 reads as it was meant, without aliases."""
+    """Writes YAML without aliases that YAML 1.2 reads back unchanged."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
@@ -57,7 +57,7 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 def _style(text: str) -> str | None:
-    """Return how to write a text so that reading gives it back; the writer itself thinks in YAML 1.1."""
+    """Return how to quote a text so that reading gives it back; PyYAML itself decides by YAML 1.1."""
     if not text.replace("\n", "").isprintable():
         return '"'  # some of these would be folded away as line breaks
     if "\n" in text:

@@ -1,7 +1,7 @@
-"""YAML text as a tree that knows its lines.
+"""YAML text as a tree with line numbers.
 
-Read event by event, not by a loader: a graph file comes from outside, so nothing in it may build an object,
-expand an alias or recurse. Plain scalars are understood as YAML 1.2 does (``on`` and ``1:30`` are text).
+It is read event by event, not by a loader: a graph file comes from outside, so nothing in it may build an object,
+expand an alias or recurse. Plain scalars are read as in YAML 1.2 (``on`` and ``1:30`` are text).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 40
 
-# libyaml is 25 times faster than the parser in Python, which is the same but for its speed.
+# libyaml is 25 times faster than the parser in Python; otherwise they are the same.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER = re.compile(r"[-+]?[0-9]+", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
@@ -61,7 +61,7 @@ class Sequence:
 
 @dataclass(slots=True)
 class Mapping:
-    """Keys and values in the order of the file; a key may stand there twice."""
+    """Keys and values in the order of the file; a key may be there twice."""
 
     line: int
     entries: list[tuple[Scalar, Tree]] = field(default_factory=list)
@@ -102,7 +102,7 @@ def tree_of(value: Any) -> Tree:
 
 
 def _build(events: Iterator[Any]) -> Tree | None:
-    """Build the tree with a stack of its own, so that depth is a rule and not a crash."""
+    """Build the tree with an explicit stack, so that deep nesting is reported and does not crash."""
     root: Tree | None = None
     documents = 0
     open_nodes: list[Sequence | Mapping] = []
@@ -159,7 +159,7 @@ def _node(event: Any) -> Tree:
 
 
 def plain_value(text: str, line: int = 0) -> str | int | float | bool | None:
-    """Understand an unquoted scalar by YAML 1.2's core schema."""
+    """Read an unquoted scalar by YAML 1.2's core schema."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if len(text) > _MAX_DIGITS:

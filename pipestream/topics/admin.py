@@ -1,4 +1,4 @@
-"""Create, change and delete topics. Thin: it asks the broker and waits until it is done."""
+"""Create, change and delete topics. Each call asks the broker and waits until the change is visible."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A controller takes at most 10,000 records per request: one per topic, per partition and per setting.
+# A controller accepts at most 10,000 records per request: one per topic, per partition and per setting.
 _BATCH_RECORDS = 4_000
-# Asking for thousands of topics costs a broker that is busy making them, so the pauses grow.
+# Asking about thousands of topics slows down a broker that is busy creating them, so the pauses grow.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.03, 0.5
 
 
@@ -75,7 +75,7 @@ class TopicAdmin(Broker):
         self._set_numbers(MAX_MESSAGE, max_message_bytes, lambda config: config.max_message_bytes)
 
     def delete(self, names: Sequence[str]) -> None:
-        """Delete topics and wait until they are gone. One that is not there is no error."""
+        """Delete topics and wait until they are gone. A topic that does not exist is not an error."""
         if not names:
             return
         futures = self._ask(self._admin.delete_topics, list(names), **self._timeouts())
@@ -87,7 +87,7 @@ class TopicAdmin(Broker):
         self._wait_until(lambda: not set(names) & self.existing().keys(), "the deletion of topics")
 
     def _is_created(self, name: str, future: Any) -> bool:
-        """Wait for a topic to be created, and tell whether it was not there already."""
+        """Wait for a topic to be created. Return False if it already existed."""
         with explain_errors(self._settings, name):
             try:
                 future.result()
@@ -121,7 +121,7 @@ class TopicAdmin(Broker):
         return {"operation_timeout": self._timeout_s, "request_timeout": self._timeout_s}
 
     def _wait_until(self, done: Callable[[], bool], what: str) -> None:
-        """Wait for the brokers to hear of what the controller has already done."""
+        """Wait until the brokers know what the controller has already done."""
         deadline = time.monotonic() + self._timeout_s
         pause_s = _FIRST_PAUSE_S
         while not done():
@@ -137,7 +137,7 @@ class TopicAdmin(Broker):
 
 
 def _are_grown(existing: Mapping[str, int], partitions: Mapping[str, int]) -> bool:
-    """Tell whether topics have so many partitions, or more, where somebody else went further meanwhile."""
+    """Return whether topics have this many partitions, or more if someone else added some meanwhile."""
     return all(existing.get(name, 0) >= count for name, count in partitions.items())
 
 

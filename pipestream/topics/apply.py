@@ -1,4 +1,4 @@
-"""Apply a graph: make its topics, register them for leases, and keep it as a version."""
+"""Apply a graph: create its topics, register them for leases, and keep it as a version."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def preview_graph(
 ) -> TopicChanges:
     """Return what applying a graph would change, and change nothing.
 
-    :raises GraphInvalid: the graph breaks a rule, by itself or beside the other active graphs.
+    :raises GraphInvalid: the graph breaks a rule, by itself or together with the other active graphs.
     """
     others = _other_graphs(graph, versions)
     warnings = _refuse_invalid(graph, others)
@@ -82,15 +82,15 @@ def apply_graph(
 ) -> Applied:
     """Make a graph the active one.
 
-    1. Check it, alone and beside the other active graphs. Nothing has changed if this fails.
-    2. Create and grow topics. A crash from here on is mended by applying again.
+    1. Check it, alone and together with the other active graphs. Nothing has changed if this fails.
+    2. Create and grow topics. After a crash from here on, apply it again.
     3. Register the drained topics in the lease store, a new one with as many slots as the graph says.
-    4. Note which topics are no longer needed, so that they are not forgotten, and save the version.
-    5. Retire those topics that hold nothing unread.
+    4. Record which topics are no longer needed, and save the version.
+    5. Delete those topics that hold no unread record.
 
     :param is_drained: whether every record of a topic has been drained. Without it only topics that hold
-        no record at all are retired.
-    :param force: retire topics even if they hold unread records, which are then lost.
+        no record at all are deleted.
+    :param force: delete topics even if they hold unread records, which are then lost.
     :raises GraphInvalid: the graph breaks a rule.
     """
     admin = admin or TopicAdmin(settings)
@@ -125,17 +125,17 @@ def apply_graph(
 
 
 def _register(graph: Graph, lease_store: LeaseStore) -> None:
-    """Make the drained topics and the graph's lane on each known. Known topics keep what the operator has set."""
+    """Register the drained topics and the graph's lane on each. Registered topics keep what the operator has set."""
     topics = leased_topics(graph)
     for topic in sorted(set(topics) - set(lease_store.topics())):
-        # Registers it at once: a crash in between must not leave it known with the wrong number.
+        # One call registers it with its slots: a crash in between must not leave it with the wrong number.
         if (slots := slots_of(graph, topic)) > 1:
             lease_store.set_desired(topic, DesiredState(replicas=slots))
     lease_store.register([*topics, *(lease_name(topic, graph.graph_id) for topic in topics)])
 
 
 def _refuse_invalid(graph: Graph, others: list[Graph]) -> list[str]:
-    """Return what is doubtful about a graph that breaks no rule."""
+    """Return the warnings about a graph that breaks no rule."""
     name = f"graph {graph.graph_id}"
     if graph.mode is GraphMode.DESIGN:
         hint = "set mode: production when it is ready"
@@ -153,9 +153,9 @@ def _refuse_invalid(graph: Graph, others: list[Graph]) -> list[str]:
 def _narrow_dead_letters(
     graph: Graph, settings: Settings, changes: TopicChanges, admin: TopicAdmin
 ) -> Mapping[str, int]:
-    """Return what the plan says, unless the broker makes new topics so wide that it has to be asked about all."""
+    """Return the planned limits, or ask the broker about all topics if its default for new topics is too large."""
     new = [spec.name for spec in changes.create if spec.max_message_bytes is None]
-    # All new ones are alike, and to ask about thousands takes seconds.
+    # All new topics have the same limit, and asking about thousands takes seconds.
     if not new or admin.configs(new[:1])[new[0]].max_message_bytes + DEAD_LETTER_HEADERS_BYTES <= DEAD_LETTER_BYTES:
         return changes.max_message_bytes
     specs = required_topics(graph, settings)
@@ -172,7 +172,7 @@ def _holds_nothing_unread(topic: str, admin: TopicAdmin, is_drained: Callable[[s
     partitions = admin.identify(topic).partitions
     marks = admin.watermarks(topic, partitions)
     ends = admin.written_ends(topic, partitions)
-    # What nobody has committed yet may still be; a drain ends before it, and knows nothing of it.
+    # Open transactions may still be committed. A drain ends before them, so it does not see them.
     if any(marks[partition].high < ends[partition] for partition in partitions):
         return False
     is_empty = all(marks[partition].low == ends[partition] for partition in partitions)

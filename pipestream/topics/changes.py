@@ -1,4 +1,4 @@
-"""What applying a graph changes on the broker. Pure: it decides, ``apply.py`` does."""
+"""What applying a graph changes on the broker. Pure: this module decides, ``apply.py`` makes the changes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class TopicChanges:
     grow: Mapping[str, int] = field(default_factory=dict)
     """Topics that get more partitions, and how many they will have."""
     retention_ms: Mapping[str, int] = field(default_factory=dict)
-    """Topics that will keep their records for another time than now."""
+    """Topics whose retention changes."""
     max_message_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Dead-letter topics that will take larger records than now."""
+    """Dead-letter topics that will accept larger records than now."""
     retire: tuple[str, ...] = ()
-    """Topics that no graph needs any more; they go when nothing in them is unread."""
+    """Topics that no graph needs any more; they are deleted once they hold no unread record."""
     warnings: tuple[str, ...] = ()
 
 
@@ -52,9 +52,9 @@ def plan_topics(
 
     :param existing: the broker's topics and their numbers of partitions.
     :param retention_ms: how long those topics keep their records, as far as known.
-    :param max_message_bytes: how large a batch of records those topics take, as far as known.
-    :param previous: the graph's active version, whose topics may have become useless.
-    :param leftovers: topics of earlier versions that could not be retired then.
+    :param max_message_bytes: how large a batch of records those topics accept, as far as known.
+    :param previous: the graph's active version, whose topics may no longer be needed.
+    :param leftovers: topics of earlier versions that could not be deleted then.
     :param others: the active versions of other graphs; what they need stays.
     """
     wanted = required_topics(graph, settings)
@@ -62,7 +62,7 @@ def plan_topics(
     limits = max_message_bytes or {}
     warnings = [
         f"{spec.name} has {existing[spec.name]} partitions and the graph asks for {spec.partitions}: "
-        f"Kafka cannot take partitions away, so it stays as it is"
+        f"Kafka cannot remove partitions, so it stays as it is"
         for spec in keep
         if spec.partitions_said and spec.partitions < existing[spec.name]
     ]
@@ -90,9 +90,9 @@ def plan_topics(
 
 
 def narrow_dead_letters(specs: Sequence[TopicSpec], max_message_bytes: Mapping[str, int]) -> dict[str, int]:
-    """Return the dead-letter topics that could refuse a record of one of the graph's topics, and what they must take.
+    """Return the dead-letter topics whose limit is too small for a record of the graph's topics, and the new limits.
 
-    :param max_message_bytes: what the topics take now; those that are not there are left out.
+    :param max_message_bytes: the current limits of the topics; those that do not exist are left out.
     """
     needed = _dead_letter_bytes(specs, max_message_bytes)
     return {

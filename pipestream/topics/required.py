@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 KEEP_FOREVER_MS = -1
 DEAD_LETTER_BYTES = 8_388_608
-"""What a dead-letter topic takes at least: eight times what Kafka's topics do, and no more than hosted Kafkas allow."""
+"""The least limit of a dead-letter topic: eight times Kafka's default, and not more than hosted Kafkas allow."""
 DEAD_LETTER_HEADERS_BYTES = 65_536
-"""Room for what a dead letter has besides the record it was: reasons of 2,000 characters, names and times."""
+"""Room for what a dead letter adds to the record: reasons of 2,000 characters, names and times."""
 
 
 class Purpose(Enum):
@@ -47,12 +47,12 @@ class TopicSpec:
     name: str
     partitions: int
     retention_ms: int | None
-    """How long records are kept; None: as the broker does by default, -1: for ever."""
+    """How long records are kept; None: the broker's default, -1: forever."""
     purpose: Purpose
     partitions_said: bool = False
-    """Whether the graph itself says how many partitions; if not, a topic that exists is right as it is."""
+    """Whether the graph itself sets the partitions; if not, an existing topic keeps its number."""
     max_message_bytes: int | None = None
-    """The largest batch of records it must take; None: what the broker does by default."""
+    """The largest batch of records it must accept; None: the broker's default."""
 
 
 def required_topics(graph: Graph, settings: Settings) -> list[TopicSpec]:
@@ -111,7 +111,7 @@ def _of_node(name: str, node: Node, purpose: Purpose, settings: Settings) -> Top
 
 
 def _dead_letters(name: str) -> TopicSpec:
-    # One partition keeps dead letters in the order they fell; they stay until somebody replays or purges them.
+    # One partition keeps dead letters in the order of their failures. They stay until someone replays or purges them.
     return TopicSpec(name, 1, KEEP_FOREVER_MS, Purpose.DEAD_LETTERS, max_message_bytes=DEAD_LETTER_BYTES)
 
 

@@ -57,7 +57,7 @@ CASES = [
     # shape
     ("unknown key", graph(head=HEAD + "schedul: '@daily'\n"), "schedul", 3, "unknown key 'schedul'"),
     ("unknown key of a node", graph(nodes=NODES + "    modul: x\n"), "nodes[2].modul", 14, "unknown key 'modul'"),
-    ("key twice", graph(head=HEAD + "cluster: x\n"), "cluster", 3, "stands here twice"),
+    ("key twice", graph(head=HEAD + "cluster: x\n"), "cluster", 3, "is here twice"),
     ("key that is no text", graph(head=HEAD + "1: x\n"), "1", 3, "key 1 must be text"),
     ("no id", graph(head="cluster: main\n"), "graph", None, "graph is missing"),
     ("no cluster", graph(head="graph: sample\n"), "cluster", None, "cluster is missing"),
@@ -149,7 +149,7 @@ CASES = [
         graph(nodes=NODES + "    config: {x: 1, x: 2}\n"),
         "nodes[2].config",
         14,
-        "key 'x' stands here twice",
+        "key 'x' is here twice",
     ),
     (
         "config that is not finite",
@@ -306,9 +306,9 @@ CASES = [
         graph(edges=EDGES + "  - {from: b, to: a}\n"),
         "edges[0].max_hops",
         15,
-        "documents can go round for ever between a, b",
+        "documents can go round forever between a, b",
     ),
-    ("a loop of one", graph(edges=EDGES + "  - {from: b, to: b}\n"), "edges[2].max_hops", 19, "for ever between b"),
+    ("a loop of one", graph(edges=EDGES + "  - {from: b, to: b}\n"), "edges[2].max_hops", 19, "forever between b"),
     # ends
     ("happy end that is no sink", graph(head=HEAD + "happy_end: a\n"), "happy_end", 3, "a is a processor, not a sink"),
     ("happy end that is nowhere", graph(head=HEAD + "happy_end: don\n"), "happy_end", 3, "there is no node don"),
@@ -354,7 +354,7 @@ CASES = [
         graph(sources=SOURCES + "    schedule: often\n    connector: {kind: x}\n"),
         "datasources[0].schedule",
         7,
-        "'often' is no schedule",
+        "'often' is not a schedule",
     ),
     (
         "schedule of nothing",
@@ -363,7 +363,7 @@ CASES = [
         7,
         "a schedule without a connector",
     ),
-    ("schedule of the graph", graph(head=HEAD + "schedule: 61 * * * *\n"), "schedule", 3, "'61' is no minute"),
+    ("schedule of the graph", graph(head=HEAD + "schedule: 61 * * * *\n"), "schedule", 3, "'61' is not a valid minute"),
     (
         "start",
         graph(sources=SOURCES + "    start_at: yesterday\n"),
