@@ -6,6 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Event
 
+_SIGNAL_POLL_S = 0.5
+
 
 def run_side_by_side(work: Callable[[], None], count: int, interrupt: Callable[[], None]) -> None:
     """Run ``work`` in ``count`` threads and wait for all of them; one is run in this thread.
@@ -31,7 +33,10 @@ def run_side_by_side(work: Callable[[], None], count: int, interrupt: Callable[[
         try:
             futures = [pool.submit(begin) for _ in range(count)]
             may_begin.set()
-            wait(futures)
+            # In slices: a signal that arrives just before this thread sleeps, or that another thread receives, does not
+            # wake it up.
+            while wait(futures, _SIGNAL_POLL_S).not_done:
+                pass
         except BaseException:
             is_called_off.set()
             interrupt()
