@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A batch costs three round trips; 500 make them small beside the objects, and 32 MB bound the memory.
+# A batch costs three round trips; with 500 documents they are small next to the objects, and 32 MB bound the memory.
 _BATCH_DOCUMENTS = 500
 _BATCH_BYTES = 32 * 1024 * 1024
 
@@ -116,8 +116,8 @@ class Repository:
     def publish_pending(self, datasource: Datasource) -> int:
         """Publish what was stored and catalogued but not confirmed by Kafka; return how many references.
 
-        Do not run it beside an upload to the same datasource, whose batch under way is pending too and would
-        be published twice.
+        Do not run it during an upload to the same datasource: the batch of the upload is pending too and would be
+        published twice.
 
         :raises TopicMissing: the datasource has no intake topic.
         :raises DatabaseUnavailable, BrokerUnavailable: repeat it.

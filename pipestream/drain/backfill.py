@@ -1,7 +1,7 @@
-"""Drain a stretch of a topic's past again, beside the live runs.
+"""Drain a stretch of a topic's past again, next to the live runs.
 
 A backfill has an id, and with it a lane of its own: its own consumer group, heads and stream ids. So it never moves
-a live head, an interrupted one goes on where it stopped, and a finished one finds nothing left to do. Which offsets
+a live head, an interrupted one resumes where it stopped, and a finished one finds nothing left to do. Which offsets
 it covers is fixed in its plan when it first runs.
 """
 
@@ -47,8 +47,9 @@ class Backfill:
                 raise BackfillInvalid(f"partition {partition}: {start}..{end} is not a range of offsets")
 
     def check_plan(self, plan: Plan) -> None:
-        """Refuse to go on with a plan that was made for something else. Of a time, the plan knows more than we do:
-        what ``PT6H`` or an open end meant was fixed when it was made.
+        """Refuse to resume a plan that was made for something else.
+
+        Times are not compared: what ``PT6H`` or an open end meant was fixed when the plan was made.
 
         :raises BackfillInvalid: its offsets or its documents are others.
         """

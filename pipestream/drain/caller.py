@@ -1,7 +1,7 @@
 """Which process started a drain job, and the end of the job when that process is gone.
 
 A task of Airflow that is killed (by the kernel for its memory, or with SIGKILL) cannot stop the job that it started.
-The job would keep its lease and drain beside the retry of the task, which would find the lease taken.
+The job would keep its lease and drain next to the retry of the task, which would find the lease taken.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class CrashMarker:
             raise ValueError(f"not a marker: {error!r}") from error
 
     def resumed(self, graph_hash: str) -> CrashMarker:
-        """Return the marker as the next try knows it: whoever left it has died where it says.
+        """Return the marker as the next try knows it: the try that left it died where it says.
 
         Deaths under another version of the graph tell nothing about this one, which may be the fixed one.
         """
@@ -130,13 +130,13 @@ class CrashMarkers:
             try:
                 marker = CrashMarker.decode(data)
             except ValueError as error:
-                log.warning("%s: %s; going on without it", key, error)
+                log.warning("%s: %s; continuing without it", key, error)
                 continue
             if marker.start == positions[partition]:
                 self._found[partition] = marker.resumed(self._graph_hash)
 
     def are_suspect(self, partitions: Iterable[int]) -> bool:
-        """Tell whether an earlier try died in the chunk that these partitions go on with."""
+        """Tell whether an earlier try died in the chunk that these partitions continue with."""
         return any(partition in self._found for partition in partitions)
 
     def deaths(self, record: InputRecord) -> int:
@@ -158,7 +158,7 @@ class CrashMarkers:
         self._named = partition, marker
 
     def leave(self) -> None:
-        """Name no record any more: what happens from now on is no record's doing."""
+        """Name no record any more: no record causes what happens from now on."""
         if self._named is not None:
             partition, marker = self._named
             self._write({partition: marker})
@@ -175,7 +175,7 @@ class CrashMarkers:
         self._patiently(partial(self._store.put_many, items))
 
     def _take_back(self) -> None:
-        """Keep only what tells of deaths in a chunk that is not done yet."""
+        """Keep only the deaths in a chunk that is not done yet."""
         self._store.put_many([(self._keys[p], marker.encode()) for p, marker in self._found.items()])
         for partition in self._written - self._found.keys():
             self._store.delete(self._keys[partition])

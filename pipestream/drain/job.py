@@ -51,7 +51,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Drain one topic of a graph over Spark.")
     parser.add_argument("--graph", type=Path, required=True, help="the graph's YAML file")
     parser.add_argument("--topic", required=True, help="the topic to drain")
-    parser.add_argument("--run-id", required=True, help="names the run; a retry under the same id takes up its plan")
+    parser.add_argument("--run-id", required=True, help="names the run; a retry under the same id resumes its plan")
     parser.add_argument(
         "--budget", type=int, help="most offsets this run drains of a slot (default: the setting drain_budget)"
     )

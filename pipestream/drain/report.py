@@ -1,4 +1,4 @@
-"""What a run did: one value from the run to whoever shows it, be it a terminal, Airflow or a page.
+"""What a run did: one value from the run to the place that shows it, be it a terminal, Airflow or a page.
 
 It travels as JSON (``to_fields``, ``from_fields``): in the outcome file of a Spark job, in an XCom, in ``--json``.
 """
@@ -23,7 +23,7 @@ _COUNTED = tuple(each.name for each in fields(Tally))
 
 @dataclass(frozen=True, slots=True)
 class DrainReport:
-    """What a run did, for whoever started it."""
+    """What a run did, for the caller that started it."""
 
     status: str
     """``drained``, ``empty`` (nothing was waiting) or ``skipped`` (someone else holds it, or it is stopped)."""

@@ -53,10 +53,10 @@ def run_drain(
     :param find_graph: gives the graph of a hash. A retry uses the graph its plan was made with, even if another
         has been applied since.
     :param on_lease_lost: called if the lease of a slot is lost while its tasks run, to stop the tasks of that slot. The
-        error names the slot. Called for every slot at work when the run itself is told to end.
+        error names the slot. Called for every slot at work when the run itself has to end.
     :param broker: another to ask than the one of the settings; a model of one, in tests.
-    :raises RangeFailed: a task stopped early; what was done up to there is entered.
-    :raises LedgerConflict: another run entered the same ranges first; nothing was changed.
+    :raises RangeFailed: a task stopped early; what was done up to there is recorded.
+    :raises LedgerConflict: another run recorded the same ranges first; nothing was changed.
     :raises RequestInvalid: the graph does not drain the topic.
 
     An error is raised after the slots that it does not concern have been drained. After trouble with leases no other
@@ -152,7 +152,7 @@ class _Run:
     def _drain_slot(self, slot: int) -> bool:
         """Drain a slot if it is free, and return whether there was something to drain."""
         request = self._request
-        # Asked anew for every slot: stopping a topic, or scaling it down, also holds in the middle of a run.
+        # Asked again for every slot: stopping a topic, or scaling it down, also holds in the middle of a run.
         desired = _desired(self._leases, request)
         if reason := refuse(request, desired):
             self._close(reason)
@@ -198,15 +198,15 @@ class _Run:
             self._is_closed = True
 
     def _interrupt(self) -> None:
-        """Stop the tasks of all slots: this run is told to end."""
-        self._close("the run was told to end")
+        """Stop the tasks of all slots: this run has to end."""
+        self._close("the run was asked to end")
         self._is_ending = True  # before the others are stopped: one that begins now stops itself
         for slot in list(self._at_work):
             self._stop(slot)
 
     def _stop(self, slot: int) -> None:
         if self._on_lease_lost is not None:
-            self._on_lease_lost(LeaseLost(self._request.lease_name, slot, "the run was told to end"))
+            self._on_lease_lost(LeaseLost(self._request.lease_name, slot, "the run was asked to end"))
 
 
 def _desired(leases: LeaseStore, request: DrainRequest) -> DesiredState:

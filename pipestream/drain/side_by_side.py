@@ -1,4 +1,4 @@
-"""Run the same work in several threads, and end them all when the run is told to end."""
+"""Run the same work in several threads, and end them all when the run has to end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def run_side_by_side(work: Callable[[], None], count: int, interrupt: Callable[[
 
     An error of one is raised when the others have ended.
 
-    :param interrupt: called when this thread is told to end (a signal, Ctrl-C), to make the others end soon. They are
+    :param interrupt: called when this thread has to end (a signal, Ctrl-C), to make the others end soon. They are
         waited for, because they hold leases to give back.
     """
     if count == 1:

@@ -118,7 +118,7 @@ class _RangeDrain:
             writer = stack.enter_context(self._broker.start_writer(task.transactional_ids, task.topic))
             reader = stack.enter_context(self._broker.open_reader(task.group, task.ranges))
             for (_, partition), committed in reader.committed().items():
-                self._take_up(partition, committed)
+                self._resume(partition, committed)
             markers = stack.enter_context(CrashMarkers(store, task, version.digest, self._patiently))
             markers.read(self.positions)
             processor = chunk_processor(task, graph, services, store, settings)
@@ -135,7 +135,7 @@ class _RangeDrain:
                 markers.passed(offsets)
                 faults.reach(faults.CHUNK_COMMITTED)
 
-    def _take_up(self, partition: int, committed: Committed) -> None:
+    def _resume(self, partition: int, committed: Committed) -> None:
         """Start where the committed transactions end, with the tally of the part that is done.
 
         A group that was quiet for long has no committed offset any more; then the plan's start still holds.
@@ -144,11 +144,11 @@ class _RangeDrain:
         if committed.offset < planned.start:
             raise LedgerConflict(
                 f"{planned}: its group's offset is {committed.offset}. An operator moved it back after this was "
-                f"planned, or Kafka lost it; if no run goes on from there, set it with `pipestream ledger rebaseline`, "
-                f"or take another id for a backfill"
+                f"planned, or Kafka lost it. If no run continues from there, set it with `pipestream ledger "
+                f"rebaseline`; for a backfill, take another id"
             )
         if committed.offset > planned.start:
-            log.info("%s: an earlier try got to %d, going on there", planned, committed.offset)
+            log.info("%s: an earlier try got to %d; resuming there", planned, committed.offset)
             self.positions[partition] = committed.offset
             # Another run may have gone further than this plan; its metadata then counts records that are not ours.
             is_ours = committed.offset <= planned.end
@@ -171,7 +171,9 @@ class _RangeDrain:
 
         Each record's objects are stored at once and not held, since it may have been memory that a try died of.
         """
-        log.warning("%s: an earlier try died after %s; going on one record at a time", self.task.topic, self.positions)
+        log.warning(
+            "%s: an earlier try died after %s; continuing one record at a time", self.task.topic, self.positions
+        )
         result = ChunkResult()
         for record in records:
             markers.approach(record, self.positions[record.partition])
@@ -193,7 +195,7 @@ class _RangeDrain:
         return processor.give_up(record, error, attempts=deaths + 1)
 
     def _commit_giving_up(self, processor: ChunkProcessor, commit: Callable[[], None], result: ChunkResult) -> None:
-        """Commit a chunk; each record with an output that Kafka refuses for its size is given up, and the rest goes on.
+        """Commit a chunk. A record whose output is too large for Kafka is given up; the others are committed.
 
         :raises RecordTooLarge: Kafka refuses even a dead letter.
         """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pipestream.modules.module import Module
 
 MAX_STEPS: Final = 200
-"""Nodes told of, at most. Branches multiply, and nobody reads more."""
+"""The most nodes that are shown. Branches multiply, and nobody reads more."""
 
 NOT_RUN: Final = "modules are not run: every condition sees the document as it is before any of them"
 
@@ -82,7 +82,7 @@ class Explanation:
     def render(self) -> list[str]:
         """The explanation as lines of text."""
         lines = [f"document {self.doc_id or '(no id)'} in graph {self.graph_id}"]
-        # Before the steps: whoever reads of a ✗ must know already which document was asked about.
+        # Before the steps: a reader who sees a ✗ must already know which document was asked about.
         lines += [f"note: {note}" for note in self.notes]
         for step in self.steps:
             came_from = f", from step {step.came_from}" if step.came_from else ""

@@ -129,15 +129,15 @@ def _attempted_target(graph: Graph, error: PipestreamError) -> str:
 
 def _technical_details(error: PipestreamError, attempts: int) -> str:
     """Return what a person who looks for the cause needs, as JSON."""
-    told = error if isinstance(error, ModuleFailed) else ModuleFailed("")
+    reported = error if isinstance(error, ModuleFailed) else ModuleFailed("")
     technical: dict[str, Any] = {
-        "type": told.error_type or type(error.__cause__ or error).__name__,
+        "type": reported.error_type or type(error.__cause__ or error).__name__,
         "message": printable(error),
         "attempts": attempts,
-        "traceback": printable(told.trace or "".join(format_exception(error)))[-_TRACE_LIMIT:],
+        "traceback": printable(reported.trace or "".join(format_exception(error)))[-_TRACE_LIMIT:],
     }
-    if told.details:
-        technical["details"] = _bounded(told.details)
+    if reported.details:
+        technical["details"] = _bounded(reported.details)
     return json.dumps(technical, ensure_ascii=False)
 
 

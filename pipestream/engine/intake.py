@@ -158,10 +158,11 @@ def admit(stream: PipeStream, entrance: Entrance, origin: str) -> str:
 
 
 def settle_account(stream: PipeStream, entrance: Entrance) -> None:
-    """Give a stream the account of its datasource: whoever can write to the topic cannot choose another, and so
-    reach documents that are not theirs.
+    """Give a stream the account of its datasource.
 
-    :raises RecordInvalid: it says that it is of another one.
+    A producer that can write to the topic must not choose another account and so reach documents that are not its own.
+
+    :raises RecordInvalid: it names another account.
     """
     datasource = entrance.graph.datasource_by_id[entrance.datasource_id]
     for account_id in (stream.metadata.account_id, stream.document_ref.account_id):

@@ -30,7 +30,7 @@ class Output:
 
 
 def output_of(emission: Emission, graph: Graph) -> Output:
-    """Return the output of a stream that goes on to a node or to an end of the graph."""
+    """Return the output of a stream that moves to a node or to an end of the graph."""
     if emission.outcome is Outcome.EDGE:
         assert emission.edge is not None
         topic = destination_of(emission.edge, graph).topic

@@ -1,7 +1,7 @@
 """The heart of the product: what one node does to one document.
 
-Whatever carries streams calls ``process_node``, as the drain does. Where a stream comes from and where an emission goes
-is no concern of it.
+Whatever carries streams calls ``process_node``, as the drain does. It knows neither where a stream comes from nor
+where an emission goes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """A stream that leaves a node. Its document is inline; whoever sends it may store it and send a reference."""
+    """A stream that leaves a node. Its document is inline; its sender may store it and send a reference."""
 
     outcome: Outcome
     stream: PipeStream

@@ -107,7 +107,7 @@ def transactional_producer(settings: Settings, transactional_id: str) -> Produce
             # The topic's own limit decides what is too large, not the client's default of 1 MB.
             "message.max.bytes": 100_000_000,
             "queue.buffering.max.messages": 1_000_000,
-            # The commit tells of success; a call per record would cost more than the record.
+            # The commit reports success; a call per record would cost more than the record.
             "delivery.report.only.error": True,
             "partitioner": "murmur2_random",
         },

@@ -12,7 +12,7 @@ from pipestream.settings import Settings
 
 # Long enough for a handshake and a login across continents, and for the pause that brokers make after a wrong password.
 _LOGIN_S = 5.0
-_NOT_LET_IN = (KafkaError._AUTHENTICATION, KafkaError._SSL)
+_LOGIN_REFUSED = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 
 
 def client_config(settings: Settings) -> dict[str, Any]:
@@ -26,10 +26,10 @@ def client_config(settings: Settings) -> dict[str, Any]:
 
 
 def find_refusal(settings: Settings) -> KafkaError | None:
-    """Return why brokers do not let us in, if that is what keeps them from answering.
+    """Return why brokers refuse the login, if that is why they do not answer.
 
-    A client that is not let in tries forever, and whatever it was asked merely times out: only its callback for
-    errors hears of the reason.
+    A client whose login is refused retries forever, and every call times out: only its callback for errors gets the
+    reason.
     """
     if not settings.kafka_options:
         return None
@@ -39,4 +39,4 @@ def find_refusal(settings: Settings) -> KafkaError | None:
     with suppress(KafkaException):
         client.list_topics(timeout=min(_LOGIN_S, settings.kafka_timeout_s))
     client.poll(0)
-    return next((error for error in heard if error.code() in _NOT_LET_IN), None)
+    return next((error for error in heard if error.code() in _LOGIN_REFUSED), None)

@@ -57,7 +57,7 @@ class TransactionalWriter:
     """The one producer that may write for its partitions: starting it fences every earlier one."""
 
     def __init__(self, settings: Settings, transactional_ids: Sequence[str], topic: str) -> None:
-        """Fence whoever writes under any of the ids, then write under the first."""
+        """Fence every producer under any of the ids, then write under the first."""
         self._settings = settings
         self._topic = topic
         self._hangs = False
@@ -176,22 +176,23 @@ class TransactionalWriter:
             # Records that follow on a failure are refused with _STATE; only a commit may leave the outcome open.
             is_failed = cause.txn_requires_abort() or is_too_large or cause.code() == KafkaError._STATE
             if is_failed:
-                self._abort()  # which also hears of what was refused
+                self._abort()  # its callbacks also report what was refused
             if is_too_large or self._is_refused:
                 self._lost_count = True
                 raise _Refused from error
             if is_failed and self._lost_count and not is_fenced(cause):
-                # After a refused batch the client may go on counting where the broker has not (seen with librdkafka
-                # 2.16). The abort has asked the broker for a new epoch, and with it both start anew.
+                # After a refused batch the client may count on where the broker has not (seen with librdkafka
+                # 2.16). The abort has asked the broker for a new epoch, and with it both start again from zero.
                 self._lost_count = False
                 self._transact(work)
                 return
             raise self._explain(cause) from error
 
     def _deliver(self) -> None:
-        """Wait until what was produced has arrived. Of trouble other than a refusal, the next call or a commit tells.
+        """Wait until what was produced has arrived.
 
-        Once a record has failed, the client sends no more of this transaction, and waiting for the others is in vain.
+        Errors other than a refusal are reported by the next call or by the commit. Once a record has failed, the
+        client sends no more of this transaction, so waiting for the others has no effect.
         """
         deadline = time.monotonic() + self._settings.kafka_timeout_s
         while self._producer.flush(_DELIVERY_POLL_S) and not self._has_failed and time.monotonic() < deadline:

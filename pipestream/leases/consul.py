@@ -11,8 +11,8 @@ What Consul's rules mean here:
   also when a key is deleted and made again, which the per-key LockIndex does not survive.
 * A write of an equal value does not move ModifyIndex, so every write has the session's id or the time in it.
 * Consul does not tell when a session was last renewed, so its holder writes that down, and ``Assignment.until`` is
-  two TTLs later, by the holder's clock. It is written beside the lock's key: a write to that key itself would move the
-  token, and wake up everyone who waits for the slot.
+  two TTLs later, by the holder's clock. It has a key of its own: a write to the lock's key would move the token, and
+  wake up everyone who waits for the slot.
 """
 
 from __future__ import annotations

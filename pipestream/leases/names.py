@@ -45,7 +45,7 @@ def leased_lane(name: str) -> str:
 
 
 def is_backfill_lease(name: str) -> bool:
-    """Tell the lease of a backfill, which is of no use once the backfill is finished."""
+    """Tell whether a lease is of a backfill: it has no use once the backfill is finished."""
     return name.count("@") > 1
 
 

@@ -46,7 +46,7 @@ CREATE TABLE IF NOT EXISTS leases (
     acquired_at timestamptz NOT NULL,
     PRIMARY KEY (pipeline_id, slot)
 );
--- Not a column of the lease: it must go on growing when rows, or the whole topic, are deleted and made again.
+-- Not a column of the lease: it must keep growing when rows, or the whole topic, are deleted and made again.
 CREATE SEQUENCE IF NOT EXISTS lease_tokens;
 """
 

@@ -109,7 +109,7 @@ class LeaseStore(Protocol):
     def acquire(self, name: str, slot: int, holder: str, ttl_s: float) -> Lease:
         """Take a slot, and register its name if it was not.
 
-        Any slot may be asked for, also one beyond the desired replicas: it is runs that obey them.
+        Any slot may be asked for, also one beyond the desired replicas: only the runs respect that number.
         A holder that has the slot already is refused like any other, for it may be a second process with
         the same name.
 

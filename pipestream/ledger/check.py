@@ -22,7 +22,7 @@ class FaultKind(Enum):
     HEAD = "head"
     """The head is not where the last entry ends."""
     WAITING = "waiting"
-    """All is well so far, and there is more to drain. The only kind that a further run mends."""
+    """All is well so far, and there is more to drain. The only kind that another run fixes."""
 
 
 @dataclass(frozen=True, slots=True)

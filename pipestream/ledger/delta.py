@@ -55,7 +55,7 @@ class Place:
             return found
         with explained(f"{self.root}/{name}"):
             try:
-                # "ignore": whoever comes second finds the first one's table.
+                # "ignore": the second process finds the table of the first.
                 return DeltaTable.create(
                     f"{self.root}/{name}", schema=schema, mode="ignore", storage_options=self.options
                 )

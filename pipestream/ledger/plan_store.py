@@ -3,7 +3,7 @@
 The object decides. It is written only if there is none of that name, so of two plans under one id the second is
 refused, and finding a plan is one request however many there are. (As rows of a table, or as app transactions of one,
 plans made every look-up slower than the last.) The table is for people and for Spark. A plan is listed right after its
-object is written; where its writer died in between, whoever finds the plan lists it.
+object is written; where its writer died in between, the next process that finds the plan lists it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pipestream.settings import Settings
 log = logging.getLogger(__name__)
 
 TABLE = "plans"
-# Beside the table, not below it: VACUUM deletes what a table does not know.
+# Next to the table, not below it: VACUUM deletes what a table does not know.
 _FOLDER = "plan_ids"
 
 
@@ -62,7 +62,7 @@ class PlanStore:
             is_new = store.put_new(_key(plan.plan_id), _encode(plan, is_listed=False))
             # The same plan is this very call's: the store took it, and its answer was lost.
             if not is_new and self.find(plan.plan_id) != plan:
-                raise LedgerBusy(f"another process made plan {plan.plan_id} first; a retry takes that up")
+                raise LedgerBusy(f"another process made plan {plan.plan_id} first; a retry resumes that one")
             if is_new:
                 self._list(store, plan)
 
@@ -79,7 +79,7 @@ class PlanStore:
         app_id = f"plans/{plan.topic}"
         for _ in range(TRIES):
             table = self._place.open(TABLE, PLANS_SCHEMA)
-            # Also at the first try: whoever found the plan before it was listed may be listing it right now.
+            # Also at the first try: a process that found the plan before it was listed may be listing it right now.
             if rows(table, all_hold(plan_id=plan.plan_id, since=("planned_at", plan.planned_at))):
                 break
             try:

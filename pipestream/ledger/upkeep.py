@@ -1,7 +1,7 @@
 """Keep a ledger's tables quick: join small files, delete old ones, write a checkpoint.
 
 Every commit of a run is a small file, and opening a table takes longer the more of them there are. Heads are app
-transactions, so none of this moves them, and runs may go on meanwhile.
+transactions, so none of this moves them, and runs may continue meanwhile.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def retention_hours(table: DeltaTable, asked_hours: int) -> int:
 
 
 def tidy(name: str, table: DeltaTable, asked_hours: int = SHORTEST_RETENTION_HOURS) -> Tidied:
-    """Do all of it without Spark, on disk or on S3, safe beside runs that write.
+    """Do all of it without Spark, on disk or on S3, safe next to runs that write.
 
     :raises LedgerBusy: others wrote at the same moment.
     """

@@ -38,7 +38,7 @@ def ensure_buckets(settings: Settings) -> list[str]:
 def _make(client: Any, bucket: str, settings: Settings) -> bool:
     options: dict[str, Any] = {"Bucket": bucket}
     if settings.s3_endpoint is None and settings.s3_region != "us-east-1":
-        # AWS makes buckets in us-east-1 unless told; other servers know no regions.
+        # AWS makes buckets in us-east-1 by default; other servers have no regions.
         options["CreateBucketConfiguration"] = {"LocationConstraint": settings.s3_region}
     try:
         if _exists(client, bucket):

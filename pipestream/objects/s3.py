@@ -23,7 +23,7 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 
 # Too slow, at the same time as another, a condition that did not hold, too many: none says that it is not allowed.
 _PASSING_STATUSES = {408, 409, 412, 429}
-# An expired token is replaced by whoever gave it, and the next process reads the new one.
+# An expired token is replaced by its issuer, and the next process reads the new one.
 _PASSING_CODES = {"NoSuchKey", "RequestTimeout", "ExpiredToken", "Throttling", "SlowDown"}
 _WAYS_OUT = {
     "NoSuchBucket": "the bucket does not exist; make it, or correct the address",
@@ -61,7 +61,7 @@ class Answer:
 
 
 def read_answer(text: str) -> Answer | None:
-    """Return the answer that an error of obstore or Delta tells of; None where the server gave none."""
+    """Return the server's answer that an error of obstore or Delta contains; None where the server gave none."""
     status = _STATUS.search(text)
     code = _CODE.search(text)
     return Answer(int(status[1]), code[1] if code else "") if status else None

@@ -216,7 +216,7 @@ class ObjectStore:
         return found
 
     def delete(self, key: str) -> None:
-        """Remove an object; one that is not there is no error.
+        """Remove an object. If it is not there, nothing happens.
 
         :raises StoreUnavailable: the store did not answer.
         """
@@ -257,7 +257,7 @@ class ObjectStore:
 
 
 def _first_line(error: Exception) -> str:
-    """obstore's messages go on for pages of debug output; the first line is what a person can use."""
+    """obstore's messages contain pages of debug output; the first line is what a person can use."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0].removesuffix(_XML_HEAD)
     answer = read_answer(str(error))
     return f"{text[:500]}{answer.code if answer else ''}"

@@ -21,7 +21,7 @@ class RangeMerge:
     """The records of several ranges, merged. Takes over the consumer's assignment.
 
     A range is done when the consumer's position reaches its end, never when its last offset is read: transaction
-    markers and aborted records take up offsets that are never delivered.
+    markers and aborted records have offsets that are never delivered.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class RangeMerge:
 
     @property
     def positions(self) -> Mapping[Partition, int]:
-        """Return where reading goes on, per partition; what is held lies before it."""
+        """Return where reading continues, per partition; what is held lies before it."""
         return self._positions
 
     def take(self, most: int, timeout_s: float) -> list[InputRecord]:
@@ -87,7 +87,7 @@ class RangeMerge:
     def _feed(self, message: Message) -> bool:
         """Take in a record or an event, and tell whether it came from the broker."""
         partition = place_of(message, self._consumer, self._settings, self._positions)
-        # A live partition is left alone from its end (or the cutoff) on; whoever wants more reads it again there.
+        # A live partition is left alone from its end (or the cutoff) on; a later reader starts there.
         if partition is None or self.buffer.is_live(partition):
             return partition is not None
         offset = message.offset()

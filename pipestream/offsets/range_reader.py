@@ -2,7 +2,7 @@
 
 Only committed records are read, in order of time where there are several ranges.
 
-Transaction markers and aborted records take up offsets too, so the end of a range is known by position, never by
+Transaction markers and aborted records have offsets too, so the end of a range is known by position, never by
 counting records. The protocols say all that a task asks, so that ``pipestream_testing`` can run the same tasks on a
 model of the broker.
 """
@@ -63,7 +63,7 @@ class RangeReader:
         there misses nothing and repeats nothing. The last chunk may be empty, and commits the end of every range.
         No more than ``5 * size`` records are held besides a chunk.
 
-        :param starts: where to go on inside a range; absent, at its start.
+        :param starts: where to resume inside a range; absent, at its start.
         :raises OffsetsExpired: retention deleted records of a range before they were read.
         :raises BrokerUnavailable: nothing was heard from the broker for too long.
         """
@@ -112,7 +112,7 @@ class RangeBroker(Protocol):
     """Kafka, as far as a task needs it."""
 
     def start_writer(self, transactional_ids: Sequence[str], topic: str) -> AbstractContextManager[Writer]:
-        """Fence whoever writes under any of the ids, and start the one producer that may write under the first."""
+        """Fence every producer under any of the ids, and start the one producer that may write under the first."""
 
     def open_reader(self, group: str, ranges: Sequence[OffsetRange]) -> AbstractContextManager[Reader]: ...
 

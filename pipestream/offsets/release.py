@@ -145,8 +145,8 @@ class ReleaseBuffer(Generic[Record]):
     def flow(self) -> Flow:
         """Return what to pause and what to resume, and count on it being done.
 
-        Full: everything but the awaited partitions pauses. Less than a batch held: all go on. In between nothing
-        changes but for the awaited, because to pause a partition throws away what was fetched of it ahead.
+        Full: everything but the awaited partitions pauses. Less than a batch held: all resume. In between nothing
+        changes except for the awaited, because to pause a partition throws away what was fetched of it ahead.
         """
         is_full = self.room <= 0
         is_low = self._held < self._batch_size

@@ -83,7 +83,7 @@ def timestamp_ms_of(moment: datetime) -> int:
 def _resolve_committed(
     group: str, topic: str, watermarks: Mapping[int, Watermarks], found: Mapping[int, int]
 ) -> dict[int, int]:
-    # An empty partition has only one place to start, so a group that passed it by is no problem there;
+    # An empty partition has only one place to start, so it does not matter that a group has not committed there;
     # a group that never committed anything is more likely a misspelt name.
     unknown = [p for p, marks in watermarks.items() if p not in found and (marks.low < marks.high or not found)]
     if unknown:

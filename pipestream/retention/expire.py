@@ -42,13 +42,13 @@ SHORTEST_GRACE = timedelta(hours=1)
 def expire_documents(
     settings: Settings, now: datetime, *, grace: timedelta = DEFAULT_GRACE, dry_run: bool = False
 ) -> Expired:
-    """Delete what has expired, and return what was done. Safe to run beside everything else, and again after a crash.
+    """Delete what has expired, and return what was done. Safe to run next to everything else, and again after a crash.
 
     :param now: the present time, by which documents are old enough.
     :param grace: how long an object must have been unreferenced.
     :raises RequestInvalid: the grace period is too short to be safe.
     :raises BrokerRefused: a topic may not be read that could refer to documents; nothing was deleted.
-    :raises StoreUnavailable, DatabaseUnavailable, BrokerUnavailable: repeat it; what is gone was right to go.
+    :raises StoreUnavailable, DatabaseUnavailable, BrokerUnavailable: repeat it; what was deleted had expired.
     """
     if grace < SHORTEST_GRACE:
         raise RequestInvalid(f"a grace period of {grace} is too short to be safe; give at least {SHORTEST_GRACE}")

@@ -52,7 +52,7 @@ class References:
         except DecodeError:
             return
         # A record also keeps the rest of its stream. A reference without a key is derived from the stream's id, and
-        # whoever processes the record again may write objects of its stream again.
+        # a task that processes the record again may write objects of its stream again.
         for text in (stream.stream_id, stream.document_ref.object_key):
             if text:
                 self._numbers.add(_number(text))

@@ -112,6 +112,6 @@ class Sweep:
 
 
 def _since(candidate: StoredObject, earlier: Mapping[str, datetime], scanned_at: datetime) -> datetime:
-    """Return since when an object is known to be unreferenced: anew, if it was written again after it was listed."""
+    """Return since when an object is known to be unreferenced: since now, if it was written again meanwhile."""
     listed = earlier.get(candidate.key)
     return scanned_at if listed is None or listed <= candidate.modified_at else listed

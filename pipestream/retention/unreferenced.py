@@ -39,8 +39,9 @@ class Unreferenced:
         if self.started_at is None or shortest_life is None or scanned_at - self.started_at <= shortest_life:
             return self.since
         log.warning(
-            "the last scan began at %s, and a topic keeps records for only %s: some may have come and gone unseen. The "
-            "grace period begins anew; look for expired documents more often, or raise retention_hours",
+            "the last scan began at %s, and a topic keeps records for only %s: some may have been "
+            "written and deleted unseen. The grace period starts again; look for expired documents more often, or "
+            "raise retention_hours",
             self.started_at,
             shortest_life,
         )
@@ -48,7 +49,7 @@ class Unreferenced:
 
 
 def read_unreferenced(store: ObjectStore) -> Unreferenced:
-    """Return the list; one that cannot be read begins anew."""
+    """Return the list; one that cannot be read starts empty."""
     try:
         data = store.get(KEY)
     except DocumentMissing:
@@ -58,7 +59,7 @@ def read_unreferenced(store: ObjectStore) -> Unreferenced:
         since = {key: datetime.fromisoformat(at) for at, keys in values["since"].items() for key in keys}
         return Unreferenced(datetime.fromisoformat(values["started_at"]), since)
     except (ValueError, OSError, EOFError, AttributeError, TypeError, KeyError) as error:
-        log.warning("%s cannot be read (%s); it is made anew, so documents stay for longer", KEY, error)
+        log.warning("%s cannot be read (%s); it starts empty, so documents stay for longer", KEY, error)
         return Unreferenced()
 
 

@@ -18,7 +18,7 @@ PRODUCT = ("pipestream", "pipestream_airflow", "pipestream_spark", "plugins", "s
 
 # These carry a graph from one form to another, check it or draw it, whatever is done with it afterwards.
 CARRIERS = {
-    *("diff", "draft", "draw", "folder_rules", "format", "hashing", "kinds", "layout", "load", "mapping_rules"),
+    *("diff", "draft", "draw", "folder_rules", "format", "kinds", "layout", "load", "mapping_rules"),
     *("proto", "read", "report", "rules", "show", "topic_rules", "versions", "wire_fields", "write", "yamltree"),
 }
 SECTIONS = [GRAPH, DATASOURCE, NODE, EDGE, DEAD_LETTERS, MAPPING, CONNECTOR]

@@ -160,5 +160,5 @@ def test_an_object_that_is_not_a_marker_is_passed_over_and_removed(markers_of, s
         markers.read({0: 10})
         assert not markers.are_suspect([0])
 
-    assert "going on without it" in caplog.text
+    assert "continuing without it" in caplog.text
     assert list(store.list(ROOT)) == []

@@ -126,7 +126,7 @@ def test_a_reference_that_appears_in_the_grace_period_keeps_the_object(world):
 
     assert world.sweep().deleted == 0
     world.records.clear()
-    assert world.sweep().deleted == 0, "the grace period begins anew"
+    assert world.sweep().deleted == 0, "the grace period starts again"
     assert world.keys() == {output()}
 
 
