@@ -201,19 +201,20 @@ class ObjectStore:
         except (BaseError, OSError) as error:
             raise self._failed("list", prefix, error) from error
 
-    def modified_at(self, key: str) -> datetime | None:
-        """Return when an object was written last; None where there is none.
+    def is_unchanged(self, listed: StoredObject) -> bool:
+        """Tell whether an object is there that was not written again since it was listed.
 
         :raises StoreUnavailable: the store did not answer.
         """
-        check_key(key)
+        key = check_key(listed.key)
         try:
             found: datetime = obstore.head(self._backend, key)["last_modified"]
         except (BaseError, OSError) as error:
             if self.exists(key):
                 raise self._failed("look at", key, error) from error
-            return None
-        return found
+            return False
+        # A list of S3 has milliseconds, an answer to HEAD has not.
+        return found.replace(microsecond=0) <= listed.modified_at
 
     def delete(self, key: str) -> None:
         """Remove an object. If it is not there, nothing happens.
@@ -234,6 +235,23 @@ class ObjectStore:
         :raises StoreUnavailable: as ``delete``.
         """
         self._spread(self.delete, keys)
+
+    def delete_unchanged(self, listed: Sequence[StoredObject]) -> list[StoredObject]:
+        """Remove objects unless they were written again since they were listed, and return those that were removed.
+
+        Each is looked at just before it is removed. What is written between these two requests is removed as well.
+
+        :raises StoreUnavailable: the store did not answer. Some are gone and some are not; list them again.
+        """
+
+        def delete(each: StoredObject) -> bool:
+            if not self.is_unchanged(each):
+                return False
+            self.delete(each.key)
+            return True
+
+        gone = self._spread(delete, listed)
+        return [each for each, is_gone in zip(listed, gone, strict=True) if is_gone]
 
     def _not_got(self, verb: str, key: str, error: Exception) -> DocumentMissing | StoreUnavailable | StoreRefused:
         """Tell "no such object" from "no such bucket, mount or account", where no document is to blame."""

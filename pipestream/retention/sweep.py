@@ -94,19 +94,14 @@ class Sweep:
     def _delete(self, due: list[StoredObject]) -> list[StoredObject]:
         if self._dry_run:
             return due
-        same = [each for each in due if self._is_as_listed(each)]
-        free = [each for each in same if not each.key.startswith(f"{UPLOADS}/") or self._forget(each)]
-        self._store.delete_many([each.key for each in free])
-        return free
-
-    def _is_as_listed(self, listed: StoredObject) -> bool:
-        """Tell whether an object was not written again since: by another upload, or by a record processed again."""
-        found = self._store.modified_at(listed.key)
-        # A list of S3 has milliseconds, an answer to HEAD has not.
-        return found is not None and found.replace(microsecond=0) <= listed.modified_at
+        # The row goes first: it could be published again. What was uploaded again since keeps its row.
+        free = [each for each in due if not each.key.startswith(f"{UPLOADS}/") or self._forget(each)]
+        return self._store.delete_unchanged(free)
 
     def _forget(self, upload: StoredObject) -> bool:
         """Remove an upload's row from the catalogue, unless its reference is still to be published."""
+        if not self._store.is_unchanged(upload):
+            return False
         _, account_id, datasource_id, doc_id, _ = upload.key.split("/")
         return self._catalogue.forget(account_id, datasource_id, doc_id, upload.key)
 

@@ -196,6 +196,22 @@ def test_an_upload_whose_reference_is_still_to_be_published_stays(world):
     assert world.keys() == {UPLOAD}
 
 
+def test_an_upload_that_is_brought_in_again_while_its_row_is_removed_stays(world):
+    class BroughtInAgain(Rows):
+        def forget(self, *place: str) -> bool:
+            world.put(UPLOAD)
+            return super().forget(*place)
+
+    world.put(UPLOAD)
+    world.now += KEEP * 2
+    world.sweep()
+    world.now += GRACE
+    world.rows = BroughtInAgain()
+
+    assert world.sweep().deleted == 0
+    assert world.keys() == {UPLOAD}
+
+
 def test_a_list_that_cannot_be_read_begins_anew(world):
     world.put(output())
     world.now += KEEP * 2
@@ -247,10 +263,11 @@ class DyingStore:
     def __getattr__(self, name):
         return getattr(self._store, name)
 
-    def delete_many(self, keys):
-        for key in keys:
+    def delete_unchanged(self, listed):
+        for each in listed:
             self._change()
-            self._store.delete(key)
+            self._store.delete_unchanged([each])
+        return listed
 
     def put(self, key, data):
         self._change()
