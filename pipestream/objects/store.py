@@ -236,7 +236,7 @@ class ObjectStore:
         """
         self._spread(self.delete, keys)
 
-    def delete_unchanged(self, listed: Sequence[StoredObject]) -> list[StoredObject]:
+    def delete_unchanged(self, listed: Sequence[StoredObject]) -> Sequence[StoredObject]:
         """Remove objects unless they were written again since they were listed, and return those that were removed.
 
         Each is looked at just before it is removed. What is written between these two requests is removed as well.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -91,7 +91,7 @@ class Sweep:
                 if keep is not None and each.modified_at < self._now - keep and each.key not in references:
                     yield each
 
-    def _delete(self, due: list[StoredObject]) -> list[StoredObject]:
+    def _delete(self, due: list[StoredObject]) -> Sequence[StoredObject]:
         if self._dry_run:
             return due
         # The row goes first: it could be published again. What was uploaded again since keeps its row.
