@@ -53,7 +53,7 @@ def key_of(stream: PipeStream) -> str:
     account_id = reference.account_id or stream.metadata.account_id
     if stream.metadata.account_id not in ("", account_id):
         raise RecordInvalid(
-            f"the reference is of account {account_id!r} but the stream of {stream.metadata.account_id!r}"
+            f"the reference belongs to account {account_id!r}, but the stream to {stream.metadata.account_id!r}"
         )
     try:
         if not reference.object_key:

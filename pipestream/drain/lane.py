@@ -113,7 +113,7 @@ class Lane(ABC):
 
 
 def find_remaining(plan: Plan, ledger: Ledger) -> list[OffsetRange]:
-    """Return what is left of a plan: a retry finds ranges entered, by itself or by a run that recovered them.
+    """Return what is left of a plan: a retry finds ranges recorded, by itself or by a run that recovered them.
 
     :raises LedgerConflict: an operator moved a head back meanwhile.
     """

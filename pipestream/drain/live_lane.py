@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LiveLane(Lane):
-    """The lane of a graph's live runs. It bears the graph's name."""
+    """The lane of a graph's live runs. It has the graph's name."""
 
     is_live: ClassVar[bool] = True
     id_to_change: ClassVar[str] = "run id"
@@ -75,7 +75,7 @@ class LiveLane(Lane):
         return plan_ranges(topic, standing.next_offsets, watermarks, budget=request.budget), recovered
 
     def check_plan(self, plan: Plan) -> None:
-        """A run id names one plan per slot, so whatever it is, it is the run's own."""
+        """Accept every plan: a run id names one plan per slot, so the plan is the run's own."""
 
     def say_nothing_waits(self, topic: str, plan: Plan | None) -> str:
         return "" if plan else f"nothing waits in {topic}"

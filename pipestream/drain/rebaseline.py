@@ -48,7 +48,7 @@ def rebaseline(
     :raises RequestInvalid: the graph does not drain the topic.
     :raises TerminalError: an offset lies outside of what the topic holds, or the topic was made again and a
         partition is left out.
-    :raises LedgerBusy: a head moved meanwhile all the same; ask again.
+    :raises LedgerBusy: a head moved nevertheless; ask again.
     """
     check_drained(graph, topic)
     live = LiveLane.of(graph)
@@ -66,9 +66,9 @@ def rebaseline(
             moves |= _moves_of_new_topic(ledger, lane, topic, identity, targets)
         entries = _entries(graph, topic, identity, ledger.heads(lane, topic, moves), moves, lease, by)
         check_leases()
-        # The next run takes what lies between a head and a higher offset for drained. Lest that be what the operator
-        # gives up or wants again, an offset is lowered before its head moves and raised after it. If we die in
-        # between, runs refuse to drain from a head that is higher than its offset, and the operator asks again.
+        # The next run treats what lies between a head and a higher offset as drained. So that this never affects what
+        # the operator gives up or wants again, an offset is lowered before its head moves and raised after it. If we
+        # die in between, runs refuse to drain from a head that is higher than its offset, and the operator asks again.
         committed = broker.committed(group, topic, targets)
         back = {p: to for p, to in targets.items() if p in committed and committed[p].offset > to}
         if back:
@@ -114,7 +114,7 @@ def _moves_of_new_topic(
 ) -> dict[int, int]:
     """Return where the heads go of partitions that the topic had before it was made again, and has no more.
 
-    To the beginning, in case that they are added to the new topic later: the old head would skip their records.
+    To the beginning, in case they are added to the new topic later: the old head would skip their records.
 
     :raises TerminalError: a partition is left out, whose head would then mean the old topic's offsets.
     """

@@ -1,7 +1,7 @@
 """One run over one topic: take the lease of every free slot, and drain the slots side by side.
 
-Lease, reconcile, plan, drain, enter, release: the first and the last are here, reconcile and plan in the lane and in
-``slot_plan.py``, drain and enter in ``slot_run.py``.
+Lease, reconcile, plan, drain, record, release: the first and the last are here, the others in ``slot_run.py`` and in
+the lane.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def run_drain(
     :raises LedgerConflict: another run recorded the same ranges first; nothing was changed.
     :raises RequestInvalid: the graph does not drain the topic.
 
-    An error is raised after the slots that it does not concern have been drained. After trouble with leases no other
-    slot begins, since whatever it comes from may have taken the others too.
+    An error is raised after the slots that it does not concern have been drained. After an error with a lease no other
+    slot begins, because its cause may affect the other leases too.
     """
     check_drained(request.graph, request.topic)
     started = time.monotonic()
@@ -108,7 +108,7 @@ class _Run:
     def drain(self) -> None:
         """Drain the slots, at most ``max_slots`` that have something to drain.
 
-        Each worker drains one slot that has something to drain, and passes over those that are empty or taken.
+        Each worker drains one slot that has something to drain, and skips those that are empty or leased.
         """
         request, limit = self._request, self._settings.max_slots
         if reason := self._refuse() or await_topic(request, self._settings, self._broker, self._refuse):
@@ -121,7 +121,7 @@ class _Run:
             self._close(f"the other slots are left to the next run: one drains at most {limit}")
 
     def raise_worst(self) -> None:
-        """Raise what needs a person, if anything does, else the first thing that only needs a retry."""
+        """Raise the error that needs a person, if there is one, else the first that only needs a retry."""
         for error in sorted(self._errors, key=lambda error: (error.transient, -error.concerns.width)):
             raise error
 

@@ -95,7 +95,7 @@ class SlotRun:
     ) -> None:
         tasks = range_tasks(slot, ranges)
         if not slot.is_ordered:
-            # The node may have wanted order until now, and a task of then may still be at work.
+            # The node may have been ordered until now, and a task from that time may still be at work.
             self._broker.fence(self.request.topic, [ordered_transactional_id(slot.group, self.request.topic)])
         outcomes = _drain(runner, tasks, check_lease)
         faults.reach(faults.RANGES_DRAINED)
@@ -105,7 +105,7 @@ class SlotRun:
             self._ledger.enter(entries)
         faults.reach(faults.RANGES_ENTERED)
         _raise_first_failure(outcomes)
-        assert entries, "a task that does not fail gets somewhere"
+        assert entries, "a task that does not fail drains something"
 
     def _entered(self, plan: Plan | None) -> list[Entry]:
         if plan is None:
@@ -152,7 +152,7 @@ def _drain(runner: Runner, tasks: Sequence[RangeTask], check_lease: Callable[[],
             check_lease()
             outcomes.append(outcome)
     except TasksFailed:
-        check_lease()  # tasks are cancelled when the lease is lost, and then that is what to say
+        check_lease()  # tasks are cancelled when the lease is lost, and then that is the error to report
         raise
     return sorted(outcomes, key=lambda outcome: outcome.partition)
 

@@ -7,8 +7,8 @@ Exactly once, whatever dies when:
 3. Per chunk: read, set a crash marker, hydrate, process, store objects (their names are derived, so twice is once),
    then in one transaction send the outputs, the dead letters and the new offset.
 
-And no record stops those behind it: one that processes die at, or whose output Kafka refuses, is given up. Either is
-done inside the same chunk and the same one transaction.
+No record stops those behind it: a record that crashes the process, or whose output Kafka refuses, is given up. That
+happens inside the same chunk and the same transaction.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def drain_ranges(
 ) -> list[RangeOutcome]:
     """Drain a task's ranges and say how far each got.
 
-    An error of ours is part of the answer rather than raised, so that what was done before it is entered.
+    An error of ours is part of the answer rather than raised, so that what was done before it is recorded.
 
     :param check_lease: raises when the run should stop; asked before every transaction.
     :param broker: another than the one of the settings; a model of one, in tests.
@@ -169,7 +169,7 @@ class _RangeDrain:
     ) -> ChunkResult:
         """Process a chunk that an earlier try died in: one record at a time, each named in the marker before it begins.
 
-        Each record's objects are stored at once and not held, since it may have been memory that a try died of.
+        Each record's objects are stored at once and not held, because the earlier try may have run out of memory.
         """
         log.warning(
             "%s: an earlier try died after %s; continuing one record at a time", self.task.topic, self.positions
@@ -187,7 +187,7 @@ class _RangeDrain:
     def _process_suspect(self, processor: ChunkProcessor, record: InputRecord, deaths: int) -> RecordResult:
         node_id = self.task.node_id
         policy = retry_policy(processor.entrance.graph.node_by_id.get(node_id), self.settings)
-        # The try that died before anybody looked was one as well; but which record it died at is not known.
+        # The first try that died counts as well, but which record it died at is not known.
         if deaths < max(1, policy.max_attempts - 1):
             return self._patiently(partial(processor.process_one, record))
         error = ProcessDied(fused_with(processor.entrance.graph, node_id), deaths)
@@ -212,18 +212,18 @@ class _RangeDrain:
     def _give_up_too_large(
         self, processor: ChunkProcessor, refused: RecordResult, error: RecordTooLarge
     ) -> RecordResult:
-        # Once given up it is at the error-end, if there is one, whose topic may be too narrow as well.
+        # A record that is given up goes to the error-end, if there is one, whose topic may have too small a limit, too.
         if refused.is_given_up and refused.dead_letters:
             raise error
         record = refused.record
         log.error("%s[%d] offset %d is given up: %s", record.topic, record.partition, record.offset, error)
-        # Of a record that was given up before, and whose way to the error-end is too narrow, the first reason stays.
+        # If a record was given up before, and the error-end refuses it too, the first reason stays.
         reason = refused.error if refused.is_given_up else None
         return processor.give_up(record, reason or error, attempts=1, as_dead_letter=refused.is_given_up)
 
     def _commit(self, writer: Writer, reader: Reader, result: ChunkResult, ends: Mapping[int, int]) -> None:
         """Send a chunk's outputs with the new offset of every partition that moved."""
-        # A range that an earlier try finished does not move, least of all back.
+        # A range that an earlier try finished does not move, and never moves back.
         moved = {partition: end for partition, end in ends.items() if end > self.positions[partition]}
         tallies = {p: None if (done := self.tallies[p]) is None else done + result.tally(p) for p in moved}
         progress = [
@@ -243,7 +243,7 @@ class _RangeDrain:
             raise RangeMostlyFailing(ranges, failed, seen, result.last_error)
 
     def _patiently(self, work: Callable[[], Result]) -> Result:
-        """Retry work on the object store, whose outage would fail every record of the chunk alike."""
+        """Retry work on the object store: an outage of it would fail every record of the chunk."""
         policy = retry_policy(None, self.settings)
         for attempt in range(1, policy.max_attempts):
             try:

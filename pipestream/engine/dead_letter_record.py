@@ -18,16 +18,16 @@ OWN = "pipestream.dead."
 FIRST_FAILED_AT = OWN + "first-failed-at"
 REPLAYS = OWN + "replays"
 DATASOURCE = OWN + "datasource"
-"""On a letter of intake that lies in a topic which does not say so: where its record came in, and goes back to."""
+"""On a letter of an intake record, in a topic whose name does not say so: the datasource that a replay sends it to."""
 FOR_GRAPH = OWN + "for-graph"
 """On a replayed record: the graph it failed in. Others that drain the same intake have had it already."""
-# A message or a trace of any length would push a record over the broker's limit. Of a trace, the end tells most.
+# A message or a trace of any length would push a record over the broker's limit. The end of a trace says most.
 _MESSAGE_LIMIT = 2_000
 _TRACE_LIMIT = 4_000
 
 
 class DeadLettersOff(PipestreamError):
-    """A document failed at a node that is to have no dead letters, so its range stops there."""
+    """A document failed at a node without dead letters, so its range stops there."""
 
     concerns = Concern.RANGE
 

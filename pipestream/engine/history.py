@@ -1,4 +1,4 @@
-"""What a stream tells about its way: one record per hop, and why it failed.
+"""The history of a stream: one record per hop, and why it failed.
 
 A record has the stream's id at that hop. A child of a fan-out begins with the history of its parent, so the last
 record before its own has its parent's id.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pipestream.engine.process import Services
     from pipestream.graph.model import Graph, Node
 
-# A history travels with its stream, in records that the broker limits. Of a trace, the end tells most.
+# A history travels with its stream, in records that the broker limits. The end of a trace says most.
 _TRACE_LIMIT = 4_000
 _DETAILS_LIMIT = 4_000
 _LOG_ENTRIES = 50

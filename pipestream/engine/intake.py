@@ -168,8 +168,8 @@ def settle_account(stream: PipeStream, entrance: Entrance) -> None:
     for account_id in (stream.metadata.account_id, stream.document_ref.account_id):
         if account_id not in ("", datasource.account_id):
             raise RecordInvalid(
-                f"the record is of account {account_id!r}, but datasource {datasource.datasource_id} "
-                f"is of {datasource.account_id!r}"
+                f"the record belongs to account {account_id!r}, but datasource {datasource.datasource_id} "
+                f"belongs to {datasource.account_id!r}"
             )
     stream.metadata.account_id = datasource.account_id
 

@@ -1,6 +1,6 @@
 """Turn an emission into the record that is sent and the object that the record refers to.
 
-Nothing is sent or stored here. Whoever does stores the object first: a record must not refer to what is not there.
+Nothing is sent or stored here. The sender stores the object first: a record must not refer to a missing object.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ class Broker:
                 log.debug("%s: fenced %s", topic, transactional_id)
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Set a group's committed offsets, outside any transaction. Only for an operator's hand."""
+        """Set a group's committed offsets, outside any transaction. Only for commands of an operator."""
         wanted = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
         with explain_errors(self._settings, topic), closing(offsets_consumer(self._settings, group)) as consumer:
             consumer.commit(offsets=wanted, asynchronous=False)
@@ -162,7 +162,7 @@ class Broker:
         if failures:
             raise explain(failures[0], self._settings, topic)
         if undelivered:
-            raise BrokerUnavailable(f"{topic}: a record was not taken in {self._timeout_s:g} s")
+            raise BrokerUnavailable(f"{topic}: a record was not accepted within {self._timeout_s:g} s")
 
     def offsets_at(self, topic: str, partitions: Iterable[int], timestamp_ms: int) -> dict[int, int]:
         """Return, per partition, the offset of the first stable record at or after a time.

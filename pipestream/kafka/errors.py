@@ -65,7 +65,7 @@ def is_end_of_partition(error: KafkaError) -> bool:
 
 
 def is_passing(error: KafkaError) -> bool:
-    """Tell whether the client gets over an error by itself, so that the reader only has to be patient."""
+    """Tell whether the client recovers from an error by itself, so that the reader only has to wait."""
     return bool(error.retriable()) or error.code() in _RECONNECTING
 
 

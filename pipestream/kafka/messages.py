@@ -47,7 +47,7 @@ def fetch(consumer: Consumer, most: int, timeout_s: float) -> list[Message]:
 def place_of(
     message: Message, consumer: Consumer, settings: Settings, positions: Mapping[Partition, int]
 ) -> Partition | None:
-    """Return the partition of a record or of the event that a partition is read up; nothing for a passing error.
+    """Return the partition of a record, or of the event that it is read to its end; None for a passing error.
 
     :raises OffsetsExpired: retention deleted records before they were read.
     :raises BrokerUnavailable, BrokerRefused: the broker cannot be read, for now or at all.

@@ -1,4 +1,4 @@
-"""Read everything that topics hold: for those who ask which records there are, not for those who process them."""
+"""Read everything that topics hold, to find out which records there are; not to process them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _read(consumer: Consumer, settings: Settings, ends: Mapping[Partition, int])
             place = place_of(message, consumer, settings, dict.fromkeys(ends, 0))
             if place not in waiting:
                 continue
-            if message.error() is not None:  # the event that the partition is read up
+            if message.error() is not None:  # the event that the partition is read to its end
                 waiting.discard(place)
                 continue
             record = to_record(message)

@@ -181,7 +181,7 @@ class TransactionalWriter:
                 self._lost_count = True
                 raise _Refused from error
             if is_failed and self._lost_count and not is_fenced(cause):
-                # After a refused batch the client may count on where the broker has not (seen with librdkafka
+                # After a refused batch the client may continue to count where the broker did not (librdkafka
                 # 2.16). The abort has asked the broker for a new epoch, and with it both start again from zero.
                 self._lost_count = False
                 self._transact(work)

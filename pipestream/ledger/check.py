@@ -84,6 +84,6 @@ def _check_tiling(entries: Sequence[Entry]) -> tuple[list[tuple[FaultKind, str]]
         if end is not None and start > end:
             found.append((FaultKind.GAP, f"no entry for {end}..{start}"))
         elif end is not None and start < end:
-            found.append((FaultKind.OVERLAP, f"{start}..{min(end, entry.range.end)} was entered twice"))
+            found.append((FaultKind.OVERLAP, f"{start}..{min(end, entry.range.end)} was recorded twice"))
         end = max(end or 0, entry.range.end)
     return found, end

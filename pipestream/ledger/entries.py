@@ -60,7 +60,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run set out to drain. Written before any work, never changed."""
+    """What a run is going to drain. Written before any work, never changed."""
 
     plan_id: str
     run_id: str
@@ -93,7 +93,7 @@ class Entry:
     holder: str
     token: int
     tally: Tally | None
-    """``None`` where the run that did the work took the numbers with it."""
+    """``None`` where the run that did the work died with its counts."""
     seconds: float
     entered_at: datetime
 

@@ -72,7 +72,7 @@ class Ledger:
         return {name: table for name, table in found.items() if table is not None}
 
     def heads(self, lane: str, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the end of the last range entered, per partition; one never entered is absent."""
+        """Return the end of the last range recorded, per partition; a partition without an entry is absent."""
         table = self._place.find(ENTRIES)
         if table is None:
             return {}
@@ -106,10 +106,10 @@ class Ledger:
         self._plans.write(plan)
 
     def enter(self, entries: Sequence[Entry]) -> None:
-        """Enter ranges in one commit, which holds only if every range starts at its partition's head.
+        """Record ranges in one commit, which succeeds only if every range starts at its partition's head.
 
         :raises LedgerConflict: a head is elsewhere; nothing was changed.
-        :raises LedgerBusy: too many others entered ranges at the same moment; nothing was changed.
+        :raises LedgerBusy: too many others recorded ranges at the same moment; nothing was changed.
         """
         self._commit(lambda table: (entries, _entered_versions(table, entries)))
 
@@ -137,7 +137,7 @@ class Ledger:
         return self.heads(lane, topic, starts)
 
     def rebaseline(self, entries: Sequence[Entry]) -> None:
-        """Move heads from the start to the end of each entry, and take the topic's id for the known one.
+        """Move heads from the start to the end of each entry, and record the topic's id as the known one.
 
         :raises LedgerBusy: another commit moved one of the heads meanwhile; nothing was changed.
         """
@@ -154,7 +154,7 @@ class Ledger:
     ) -> list[Entry]:
         """Return entries, oldest first per partition.
 
-        :param since: only those entered then or later. Without it all of the history is read; with it only what is
+        :param since: only those recorded then or later. Without it all of the history is read; with it only what is
             newer, which is what a run that asks for its own entries wants.
         """
         after = ("entered_at", since) if since else None
@@ -216,7 +216,7 @@ def _entered_versions(table: DeltaTable, entries: Sequence[Entry]) -> dict[str, 
         head = versions[app_id] if app_id in versions else table.transaction_version(app_id)
         if head is not None and head != entry.range.start:
             raise LedgerConflict(
-                f"{entry.range} of lane {entry.lane}: the ledger's head is {head}, so another run entered "
+                f"{entry.range} of lane {entry.lane}: the ledger's head is {head}, so another run recorded "
                 f"this range or part of it first; nothing was changed"
             )
         versions[app_id] = entry.range.end

@@ -64,7 +64,7 @@ def test_a_range_entered_twice_is_an_overlap():
     (fault,) = find_faults(TOPIC, entries, {0: 20}, {0: Watermarks(0, 20)})
 
     assert fault.kind is FaultKind.OVERLAP
-    assert "8..10 was entered twice" in str(fault)
+    assert "8..10 was recorded twice" in str(fault)
 
 
 def test_a_range_inside_another_does_not_move_the_end_back():

@@ -216,7 +216,7 @@ def test_an_intake_record_of_another_account_than_its_datasources_is_refused(pro
 
     result = processor_of(FAILING).process([record_of(stream)])
 
-    reason = "RecordInvalid: the record is of account 'victim', but datasource s is of 'acme'"
+    reason = "RecordInvalid: the record belongs to account 'victim', but datasource s belongs to 'acme'"
     assert (result.failed, result.last_error, result.objects) == (1, reason, {})
 
 
