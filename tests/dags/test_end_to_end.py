@@ -219,7 +219,7 @@ def test_the_upkeep_dag_joins_the_files_of_the_ledger_and_changes_nothing_in_it(
     run_id = books.airflow.scheduled_run(UPKEEP_DAG)
     books.airflow.wait_for_run(UPKEEP_DAG, run_id)
 
-    done = {table["table"]: table for table in books.airflow.returned(UPKEEP_DAG, run_id, "tidy")}
+    done = {table["table"]: table for table in books.airflow.returned(UPKEEP_DAG, run_id, "tidy_ledger")}
     assert done["entries"]["files_joined"] > done["entries"]["files_made"] == 1
     assert sorted(books.entries(), key=repr) == sorted(backfilled.entries, key=repr)
     assert books.ledger.heads("books", INTAKE, [0, 1]) == backfilled.heads
