@@ -74,7 +74,7 @@ def test_a_reference_without_an_account_is_of_the_streams_account():
         pytest.param(stream(), "neither object_key nor source_node_id", id="nothing to go by"),
         pytest.param(stream("", source_node_id="parse"), "account id ''", id="no account"),
         pytest.param(stream(stream_id="", source_node_id="parse"), "stream id ''", id="no stream id"),
-        pytest.param(stream(of="other", source_node_id="parse"), "but the stream of 'other'", id="two accounts"),
+        pytest.param(stream(of="other", source_node_id="parse"), "but the stream to 'other'", id="two accounts"),
         pytest.param(stream(object_key="../secrets"), "cannot be part of an object key", id="climbs"),
         pytest.param(stream(object_key="/etc/passwd"), "cannot be part of an object key", id="absolute"),
         pytest.param(stream(object_key="streams/other/s/n.pb"), "is not below streams/acme/", id="foreign account"),
