@@ -135,6 +135,7 @@ class DrainOperator(BaseOperator):
         _positive("stop_timeout_s", stop_timeout_s)
         self.stop_timeout_s = stop_timeout_s
         self._hook: DrainSubmitHook | None = None
+        self._is_killed = False
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:
@@ -143,6 +144,8 @@ class DrainOperator(BaseOperator):
             job = find_drain_job()
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error
+        if self._is_killed:
+            raise AirflowException("the task was stopped before Spark was started")
         with tempfile.TemporaryDirectory(prefix="pipestream-drain-") as folder:
             outcome_file = Path(folder) / "outcome.json"
             # A new one for every try: `airflow dags test` retries on this same object.
@@ -166,7 +169,8 @@ class DrainOperator(BaseOperator):
 
     def on_kill(self) -> None:
         """Ask Spark to stop, and give it time: a killed one leaves its lease and its files behind."""
-        if self._hook is None or not self._hook.is_running:
+        self._is_killed = True  # the task continues after this, and must not start Spark
+        if self._hook is None:
             return
         self.log.info("stopping the drain of %s", self.topic)
         if not self._hook.stop(self.stop_timeout_s):

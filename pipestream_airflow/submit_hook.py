@@ -55,16 +55,13 @@ class DrainSubmitHook(SparkSubmitHook):
                 env={**os.environ, **self._variables},
                 **kwargs,
             )
+        if self._is_stopped:  # by a signal handler that interrupted the start, and did not know of the process
+            process.terminate()
         with process:
             for line in process.stdout or ():
                 self.log.info("%s", line.rstrip())
         if process.returncode:
             raise AirflowException(f"spark-submit failed. Error code is: {process.returncode}; its log is above")
-
-    @property
-    def is_running(self) -> bool:
-        """Return whether spark-submit runs now."""
-        return self._process is not None and self._process.poll() is None
 
     def stop(self, timeout_s: float) -> bool:
         """Ask the job to stop, and kill it if it has not ended in time. Return whether it ended by itself."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -263,6 +264,36 @@ def test_a_killed_task_kills_a_spark_that_does_not_stop(task, spark, context):
     (error,) = kill_while_running(task, spark, context)
 
     assert "-9" in str(error)
+
+
+@pytest.mark.usefixtures("nothing_against_it")
+def test_a_task_that_is_killed_during_its_check_starts_no_spark(task, spark, monkeypatch, context):
+    def check_and_be_killed(*_: object) -> str:
+        task.on_kill()  # Airflow calls it from a signal handler, after which the task continues
+        return ""
+
+    monkeypatch.setattr("pipestream_airflow.drain_operator.find_reason_to_skip", check_and_be_killed)
+
+    with pytest.raises(AirflowException, match="stopped before Spark was started"):
+        task.execute(context())
+
+    assert not spark.was_called
+
+
+@pytest.mark.usefixtures("nothing_against_it")
+def test_a_task_that_is_killed_while_spark_is_started_asks_it_to_stop(task, spark, monkeypatch, context):
+    start = subprocess.Popen
+
+    def start_and_be_killed(*arguments: Any, **options: Any) -> Any:
+        process = start(*arguments, **options)
+        task.on_kill()
+        return process
+
+    monkeypatch.setattr("pipestream_airflow.submit_hook.subprocess.Popen", start_and_be_killed)
+    spark.tell(hang="politely")
+
+    with pytest.raises(AirflowException):
+        task.execute(context())
 
 
 def test_killing_a_task_that_has_not_started_spark_does_nothing(task):
