@@ -6,7 +6,7 @@ A DAG file is three lines::
 
     globals().update(build_dags("graphs"))
 
-Names are imported when they are first asked for, so that importing this package costs nothing.
+Names are imported when they are first used, so that importing this package costs nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes Airflow DAGs from graphs. The only place where DAGs and their tasks are built.
+"""Builds Airflow DAGs from graphs. The only place where DAGs and their tasks are built.
 
 The same graph gives the same DAG on every parse (sorted, no clock, no network), so Airflow sees no new
 version until the graph changes.
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from pipestream.graph.model import Datasource, Graph
 
 START_DATE = datetime(2026, 1, 1, tzinfo=UTC)
-"""Fixed, because it is part of the DAG's version. Nothing is caught up on from it."""
+"""Fixed, because it is part of the DAG's version. No past intervals are run from it."""
 NOT_CRON = ("@once", "@continuous")
-"""Presets that are no cron expressions; Airflow does not backfill them."""
+"""Presets that are not cron expressions; Airflow does not backfill them."""
 TASK_DEFAULTS = {
     "retries": 2,
     "retry_delay": timedelta(seconds=30),
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 def build_dags(folder: str | Path) -> dict[str, DAG]:
-    """Return a DAG for every sound graph of a folder, by its id; in a task, only the DAG that the task belongs to.
+    """Return a DAG for every valid graph of a folder, by its id; in a task, only the DAG that the task belongs to.
 
     A graph in design mode has none yet. A broken graph has none either; :func:`refuse_broken_graphs`, in a DAG file of
     its own, shows what is wrong with it.
@@ -66,8 +66,8 @@ def build_dags(folder: str | Path) -> dict[str, DAG]:
 def refuse_broken_graphs(folder: str | Path) -> None:
     """Fail if any graph of a folder cannot become a DAG.
 
-    Airflow takes down all DAGs of a file that has an import error. So the file that calls this has none, and
-    the error stands under its name, with the graph's file and line.
+    Airflow takes down all DAGs of a file that has an import error. So the file that calls this should have no DAGs.
+    Airflow shows the error under that file's name, with the graph's file and line.
 
     :param folder: as for :func:`build_dags`.
     :raises GraphInvalid: with every problem of every graph.
@@ -78,7 +78,7 @@ def refuse_broken_graphs(folder: str | Path) -> None:
 
 
 def _next_to_caller(folder: str | Path) -> Path:
-    """Return a folder as the DAG file means it that called our caller. Airflow parses in a folder of its own."""
+    """Return a folder relative to the DAG file that called our caller. Airflow parses in another working folder."""
     caller = sys._getframe(2).f_globals.get("__file__")
     return Path(caller).absolute().parent / folder if caller else Path(folder).absolute()
 
@@ -97,7 +97,7 @@ def _build_folder(folder: Path, only: str | None = None) -> tuple[list[DAG], lis
             dag = build()
             dag.validate()  # type: ignore[no-untyped-call] # Airflow does not annotate it
         except (ValueError, AirflowException) as error:
-            # What only Airflow knows to be wrong, such as a schedule that it cannot read.
+            # Errors that only Airflow finds, such as a schedule that it cannot read.
             problems.append(Problem(str(file), None, "graph", f"cannot become the DAG {dag_id}: {error}"))
         else:
             dags.append(dag)
@@ -164,9 +164,9 @@ def build_dag(graph: Graph, file: Path, settings: Settings) -> DAG:
 
 
 def timetable_of(graph: Graph) -> str | CronDataIntervalTimetable | None:
-    """Return when a graph's runs start. Those of a cron expression cover the time since the one before.
+    """Return when a graph's runs start. With a cron expression, each run covers the time since the run before.
 
-    Said here, because Airflow's own default gives the runs of a backfill no time to cover.
+    Set explicitly, because with Airflow's default the runs of a backfill have no data interval.
     """
     if not graph.schedule or graph.schedule in NOT_CRON:
         return graph.schedule or None
@@ -174,10 +174,10 @@ def timetable_of(graph: Graph) -> str | CronDataIntervalTimetable | None:
 
 
 def build_ingest_dag(graph: Graph, datasource: Datasource, file: Path) -> DAG:
-    """Return the DAG that runs a datasource's connector, on its schedule or by hand where it has none."""
+    """Return the DAG that runs a datasource's connector, on its schedule, or only when triggered if it has none."""
     dag = DAG(
         ingest_dag_id_of(datasource),
-        description=f"Brings in the documents of {datasource.name or datasource.datasource_id}",
+        description=f"Ingests the documents of {datasource.name or datasource.datasource_id}",
         schedule=datasource.schedule or None,
         start_date=START_DATE,
         catchup=False,
@@ -192,7 +192,8 @@ def build_ingest_dag(graph: Graph, datasource: Datasource, file: Path) -> DAG:
 def build_upkeep_dag() -> DAG:
     """Return the DAG that tidies the ledger and deletes documents that have expired.
 
-    Every day: between two looks at documents no record may come and go, and Kafka keeps records for a week or less.
+    It runs every day. Between two runs no record may be written and deleted again, and topics may keep records for less
+    than a week.
     """
     dag = DAG(
         "pipestream_upkeep",
@@ -242,9 +243,9 @@ def _drain_task(dag: DAG, file: Path, step: DrainStep, task_id: str) -> DrainOpe
         topic=step.topic,
         graph_file=str(file),
         pool=POOL,
-        # Airflow starts several runs of a backfill at once, beside the scheduled ones. Behind intake they share a
-        # lane: each waits for its turn, where it would else be skipped for the other's lease.
+        # Airflow starts several runs of a backfill at once, next to the scheduled ones. Behind intake they share a
+        # lane: each waits for its turn. Without that, it would be skipped because another run has the lease.
         max_active_tis_per_dag=None if step.kind is TopicKind.INTAKE else 1,
-        # A topic in which nothing waits is skipped; what waits behind it must be drained all the same.
+        # A topic in which nothing waits is skipped; the topics behind it must still be drained.
         trigger_rule=TriggerRule.NONE_FAILED,
     )

@@ -51,7 +51,7 @@ _SPARK_OPTIONS = (
 )
 """Parameters that are passed on to spark-submit as they are."""
 LEASE_PAUSE = timedelta(seconds=30)
-"""How long a backfill waits before it asks again for a lease that someone else holds."""
+"""How long a backfill waits before it asks again for a lease that another run holds."""
 
 
 Number = TypeVar("Number", int, float)
@@ -82,8 +82,8 @@ class DrainOperator(BaseOperator):
     :param total_executor_cores: cores of all executors together, on a standalone cluster.
     :param num_executors: how many executors, on YARN and Kubernetes.
     :param verbose: whether spark-submit logs more.
-    :param stop_timeout_s: how long Spark may take to stop and to give back the lease when the task is killed. Airflow
-        itself kills the task after ``killed_task_cleanup_time``, 60 s by default, so less than that.
+    :param stop_timeout_s: how long Spark may take to stop and to release the lease when the task is killed. Set it to
+        less than Airflow's ``killed_task_cleanup_time`` (60 s by default), after which Airflow kills the task.
     """
 
     template_fields: Sequence[str] = (
@@ -148,7 +148,7 @@ class DrainOperator(BaseOperator):
             raise AirflowException("the task was stopped before Spark was started")
         with tempfile.TemporaryDirectory(prefix="pipestream-drain-") as folder:
             outcome_file = Path(folder) / "outcome.json"
-            # A new one for every try: `airflow dags test` retries on this same object.
+            # A new hook for every try: `airflow dags test` retries on the same operator object.
             self._hook = self.make_hook(job_arguments(request, Path(self.graph_file), outcome_file))
             try:
                 self._hook.submit(job)
@@ -168,7 +168,7 @@ class DrainOperator(BaseOperator):
         )
 
     def on_kill(self) -> None:
-        """Ask Spark to stop, and give it time: a killed one leaves its lease and its files behind."""
+        """Ask Spark to stop, and give it time: a killed job leaves its lease and its files behind."""
         self._is_killed = True  # the task continues after this, and must not start Spark
         if self._hook is None:
             return
@@ -179,7 +179,7 @@ class DrainOperator(BaseOperator):
     def _request(self, context: Context) -> DrainRequest:
         """Return what this task is to drain.
 
-        :raises AirflowSkipException: nothing, whatever waits.
+        :raises AirflowSkipException: this run does not drain the topic, even if records wait.
         """
         params = RunParams.read(context["params"])
         backfill = self._backfill(params, context)
@@ -195,7 +195,7 @@ class DrainOperator(BaseOperator):
         )
 
     def _backfill(self, params: RunParams, context: Context) -> Backfill | None:
-        """Return what to drain again. Only intake is: what comes of it waits in the other topics like anything."""
+        """Return what to drain again. Only intake topics are: the results wait in the other topics like all records."""
         if not is_intake(self.topic):
             return None
         run = context["dag_run"]
@@ -207,14 +207,14 @@ class DrainOperator(BaseOperator):
             raise AirflowSkipException(reason)
 
     def _come_back_later(self, reason: str) -> NoReturn:
-        """Give the task's place away for a while. A backfill is not skipped: no later run would make up for it."""
+        """Free the task's slot for a while. A backfill is not skipped: no later run would cover its interval."""
         self.log.info("%s; this backfill waits, and looks again in %.0f s", reason, LEASE_PAUSE.total_seconds())
         raise AirflowRescheduleException(datetime.now(UTC) + LEASE_PAUSE)  # type: ignore[no-untyped-call]
 
     def _take_outcome(self, outcome_file: Path, *, is_live: bool) -> dict[str, Any]:
         outcome = read_outcome(outcome_file)
         if outcome is None or isinstance(outcome, DrainFailure):
-            raise AirflowException(f"the drain of {self.topic} ended without saying how; see its log above")
+            raise AirflowException(f"the drain of {self.topic} ended without a report; see its log above")
         if outcome.status == SKIPPED and not is_live:
             self._come_back_later(outcome.reason)
         if outcome.status in (SKIPPED, EMPTY):
@@ -227,8 +227,8 @@ class DrainOperator(BaseOperator):
 def name_run(context: Context, task_id: str) -> str:
     """Return the run's name in the ledger.
 
-    A retry has the same, and so takes up the plan of the try before it. A run that was cleared has another, as it is
-    to drain what waits now: a person clears it, and so does a backfill that reprocesses it.
+    A retry has the same name, so it resumes the plan of the try before it. A run that was cleared, by a person or by a
+    backfill that reprocesses it, has another name, because it should drain what waits now.
     """
     name = f"{context['dag'].dag_id}/{context['run_id']}/{task_id}"
     cleared = context["dag_run"].clear_number
@@ -236,10 +236,10 @@ def name_run(context: Context, task_id: str) -> str:
 
 
 def submit_environment() -> dict[str, str]:
-    """Return the variables spark-submit needs besides those of this process.
+    """Return the variables that spark-submit needs in addition to those of this process.
 
-    Spark takes the first python3 on the PATH unless told. And where Airflow was started by its full path, its
-    environment's own spark-submit is not on the PATH; one that is there already comes first.
+    Without them Spark uses the first python3 on the PATH. If Airflow was started by its full path, the spark-submit of
+    its environment is not on the PATH, so it is added at the end; another one on the PATH comes first.
     """
     scripts = str(Path(sys.executable).parent)
     return {
@@ -250,7 +250,7 @@ def submit_environment() -> dict[str, str]:
 
 
 def _explain_failure(outcome_file: Path, error: AirflowException) -> None:
-    """Raise what the failed job said of itself. Says nothing if it died before it could: then try again."""
+    """Raise the error that the failed job reported. Return if the job died before it could report: then retry."""
     outcome = read_outcome(outcome_file)
     if not isinstance(outcome, DrainFailure) or not outcome.error:
         return

@@ -1,8 +1,8 @@
 """The pool that bounds how many drains run at once.
 
-Airflow never starts a task whose pool does not exist, and says so only in the scheduler's log. So this
-listener makes the pool when a component of Airflow starts, as large as PIPESTREAM_MAX_LEASES says. The
-setting is the truth: a size set in the UI lasts until the next start. To do it by hand::
+Airflow never starts a task whose pool does not exist, and says so only in the scheduler's log. So this listener creates
+the pool when a component of Airflow starts. Its size is PIPESTREAM_MAX_LEASES. The setting wins: a size set in the UI
+lasts until the next start. To create the pool by hand::
 
     airflow pools set pipestream_drains 4 "Pipestream drains that may run at once"
 """
@@ -23,14 +23,14 @@ log = logging.getLogger(__name__)
 
 @hookimpl
 def on_starting(component: object) -> None:
-    # Task runners call this too, but have no database. Scheduler, DAG processor and triggerer are jobs;
-    # which of them this is, Airflow has not said yet, and any of them may come first.
+    # Task runners call this too, but have no database. Scheduler, DAG processor and triggerer are jobs. Airflow does
+    # not say yet which of them this is, and any of them may start first.
     if getattr(component, "__tablename__", "") == "job":
         ensure_pool(load_settings().max_leases)
 
 
 def ensure_pool(slots: int) -> None:
-    """Make the pool, or give it ``slots`` slots. Changes nothing where that is so already."""
+    """Create the pool, or set its size to ``slots``. Does nothing if it already has that size."""
     from airflow.models.pool import Pool
     from sqlalchemy.exc import IntegrityError
 
@@ -40,7 +40,7 @@ def ensure_pool(slots: int) -> None:
     try:
         Pool.create_or_update_pool(POOL, slots, DESCRIPTION, include_deferred=False)
     except IntegrityError:
-        # Components start together, and another one made the pool between our look and our insert.
-        log.info("pool %s was made by another component", POOL)
+        # Components start together, and another one created the pool between our query and our insert.
+        log.info("pool %s was created by another component", POOL)
     else:
         log.info("pool %s has %d slots", POOL, slots)

@@ -1,4 +1,4 @@
-"""The page that Airflow shows beside a graph's DAG."""
+"""The documentation that Airflow shows for a graph's DAG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator that brings a datasource's documents in through its connector."""
+"""The operator that ingests a datasource's documents through its connector."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class IngestOperator(BaseOperator):
     """Run a datasource's connector once: store what is new or changed and publish it to the intake topic.
 
-    A transient failure is retried and takes up where it was. What the connector cannot read is counted and
-    logged, and holds up nothing else. Returns the counts.
+    A transient failure is retried, and the retry resumes. Documents that the connector cannot read are counted and
+    logged, and do not stop the others. Returns the counts.
 
     :param graph_file: the file of the graph that has the datasource.
     """

@@ -1,4 +1,4 @@
-"""What ``airflow providers list`` shows of this package."""
+"""What ``airflow providers list`` shows about this package."""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@ from pipestream_airflow import drain_pool
 
 
 class PipestreamPlugin(AirflowPlugin):
-    """Keeps the pool of the drains the size that the settings say."""
+    """Keeps the pool of the drains at the size in the settings."""
 
     name = "pipestream"
     listeners = [drain_pool]  # noqa: RUF012 - Airflow declares it so, as an attribute of instances
 
 
 def is_registered_by_entry_point() -> bool:
-    """Say whether the installed package registers the plugin by itself, so that ``plugins/`` must not do it again."""
+    """Return whether the installed package registers the plugin itself, so that ``plugins/`` must not do it again."""
     return any(point.value.startswith(f"{__name__}:") for point in entry_points(group="airflow.plugins"))

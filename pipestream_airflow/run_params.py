@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 MODES: dict[str, str] = {
     "catch_up": "Drain what waits in each topic, from where the last run ended.",
     "time_range": (
-        "Drain the records of a time again from the intake topics, in a lane of their own that moves no live head, "
-        "then carry them on through the graph. Repeated for the same time, it does nothing."
+        "Drain the records of a time range again from the intake topics, in a lane of their own that moves no live "
+        "head, then through the rest of the graph. Repeated for the same time range, it does nothing."
     ),
 }
-"""The modes that a run may have, and what each does. The only list of them."""
+"""The modes that a run may have, and what each does. This is the only list of them."""
 TIME = r"^(\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?)?$"
-"""ISO 8601. The form says `date-time`, which brings up a calendar, but which Airflow does not check."""
+"""ISO 8601. The form says `date-time`, so the UI shows a calendar, but Airflow does not check the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class RunParams:
     def read(cls, params: Mapping[str, Any]) -> RunParams:
         """Take the parameters out of a task's context; Airflow has checked them against the form.
 
-        :raises BackfillInvalid: a time looks like one and is none, such as 30 February.
+        :raises BackfillInvalid: a value has the form of a time but is not one, such as 30 February.
         """
         return cls(
             mode=params["mode"],
@@ -55,21 +55,21 @@ class RunParams:
     def backfill(
         self, run_type: str, interval: tuple[datetime | None, datetime | None], run_after: datetime
     ) -> Backfill | None:
-        """Return the time whose records are drained again, if this run is a backfill.
+        """Return the time range whose records are drained again, if this run is a backfill.
 
-        Its id follows from the time, so a repeat is known as one, whoever asks for it and in whichever time zone.
+        Its id is derived from the time range, so a repeat is recognised, whatever the user and the time zone.
 
-        :param run_type: Airflow's own backfills make one run per data interval: that interval is the time.
-        :param run_after: when the run was asked for, which is the end of a time range that was left open.
-        :raises BackfillInvalid: there is no such time.
+        :param run_type: Airflow's own backfills create one run per data interval: that interval is the time range.
+        :param run_after: when the run was requested, which is the end of a time range without ``until``.
+        :raises BackfillInvalid: there is no such time range.
         """
         # Airflow's times are pendulum's. They become ours here, before the core sees them.
         if run_type == "backfill":
             since, until = (moment and to_utc(moment) for moment in interval)
             if since is None or until is None or since >= until:
                 raise BackfillInvalid(
-                    "this backfill's run has no data interval, so no time to drain again: delete the run and create "
-                    "the backfill anew, or trigger the DAG in the mode time_range"
+                    "this backfill's run has no data interval, so there is no time range to drain again: delete the "
+                    "run and create the backfill again, or trigger the DAG in the mode time_range"
                 )
         elif self.mode != "time_range":
             return None
@@ -93,7 +93,7 @@ def _moment(name: str, text: str | None) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise BackfillInvalid(f"{name} is no time: {text!r} ({error}); write e.g. 2026-03-01T00:00:00Z") from None
+        raise BackfillInvalid(f"{name} is not a time: {text!r} ({error}); write e.g. 2026-03-01T00:00:00Z") from None
     return to_utc(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
@@ -137,7 +137,7 @@ def form(topics: Sequence[str], budget: int) -> dict[str, Param]:
             type=["null", "string"],
             format="date-time",
             pattern=TIME,
-            description_md="`time_range`: records before this time; empty: up to when the run was asked for.",
+            description_md="`time_range`: records before this time; empty: up to when the run was requested.",
         ),
         "accept_failures": Param(
             False,
@@ -145,7 +145,7 @@ def form(topics: Sequence[str], budget: int) -> dict[str, Param]:
             type="boolean",
             description_md=(
                 "Write dead letters even if most records of a range fail. Otherwise such a run stops, "
-                "because then the records are seldom the cause."
+                "because the records are then seldom the cause."
             ),
         ),
     }

@@ -14,16 +14,15 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The provider's hook starts spark-submit, and can only kill it. A drain holds leases, so it has to be asked to stop.
-# This hook starts the process itself. Of its parent it uses what builds the command line from the connection.
+# The provider's hook starts spark-submit and can only kill it. A drain holds leases, so it must be asked to stop.
+# This hook starts the process itself. From its parent it uses only the code that builds the command line.
 
 
 class DrainSubmitHook(SparkSubmitHook):
     """Submits a job to the Spark of a connection, in client mode, and stops it when asked.
 
-    :param conn_id: the Spark connection. Unlike the provider's hook, which submits to YARN where it is missing, this
-        one fails.
-    :param env_vars: variables for spark-submit besides those of this process.
+    :param conn_id: the Spark connection. If it is missing, this hook fails; the provider's hook would submit to YARN.
+    :param env_vars: variables for spark-submit in addition to those of this process.
     :param options: any other parameter of ``SparkSubmitHook``.
     """
 
@@ -37,7 +36,7 @@ class DrainSubmitHook(SparkSubmitHook):
         self._is_stopped = False
 
     def submit(self, application: str = "", **kwargs: Any) -> None:
-        """Run a job to its end, its output in the task's log.
+        """Run a job to its end, with its output in the task's log.
 
         :param application: the job's file.
         :param kwargs: more arguments for ``subprocess.Popen``.

@@ -1,4 +1,4 @@
-"""The operators that keep the ledger quick to read, and delete documents that have expired."""
+"""The operators that keep the ledger fast to read, and delete documents that have expired."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class UpkeepOperator(BaseOperator):
     """Join the ledger's small files, delete those that nobody reads any more, and write a checkpoint.
 
-    Without Spark, so that it works on disk and on S3, and beside runs. Returns what it did to each table.
+    It does not use Spark, so it works on disk and on S3. Runs may continue meanwhile. Returns what it did per table.
     """
 
     ui_color = "#fef3c7"
@@ -41,8 +41,8 @@ class UpkeepOperator(BaseOperator):
 class ExpireOperator(BaseOperator):
     """Delete documents that are older than their graph keeps them and that no record in Kafka refers to.
 
-    An object goes when two runs found it unreferenced, at least the grace period apart. Drains, replays and backfills
-    can continue meanwhile. Returns what was found and deleted.
+    An object is deleted when two runs, at least the grace period apart, found it unreferenced. Drains, replays and
+    backfills can continue meanwhile. Returns what was found and deleted.
 
     :param grace_hours: the grace period; at least 1.
     """

@@ -1,4 +1,4 @@
-"""A Spark session that knows Delta. Drains do not need one: they write the ledger without the JVM."""
+"""A Spark session with Delta. Drains do not need one: they write the ledger without the JVM."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def delta_session(app_name: str) -> SparkSession:
         session_builder(app_name)
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        # Days of the history are days of UTC, wherever the job runs.
+        # The history's days are in UTC, wherever the job runs.
         .config("spark.sql.session.timeZone", "UTC")
         # The ledger's tables are small: with the defaults every query runs fifty tasks or more.
         .config("spark.databricks.delta.snapshotPartitions", "1")

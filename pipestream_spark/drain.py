@@ -50,13 +50,13 @@ def _drain(arguments: argparse.Namespace) -> DrainReport:
 
 
 def _give_up(runner: SparkRunner) -> None:
-    """End the run as one that failed, so that its lease is given back."""
+    """End the run as failed, so that its lease is released."""
     log.warning("the process that started this job is gone, so the job ends")
     runner.cancel_all()
 
 
 def _end(signum: int, _frame: object) -> NoReturn:
-    """Leave through the context managers, so that the lease is given back."""
+    """Exit through the context managers, so that the lease is released."""
     sys.exit(128 + signum)
 
 

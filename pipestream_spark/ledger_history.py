@@ -1,4 +1,4 @@
-"""What the ledger tells of the past, as Spark tables: ``… spark_jobs/ledger_history.py --by topic run day``."""
+"""The history in the ledger, as Spark tables: ``… spark_jobs/ledger_history.py --by topic run day``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def history(found: DataFrame, by: str) -> DataFrame:
     """Return entries summed up per topic, run or day (of UTC)."""
     found.createOrReplaceTempView("entries")
     columns = GROUPS[by]
-    # Where an operator moved a head no record was drained, however far apart its ends are.
+    # An entry that moved a head by hand drained no record, however far apart its ends are.
     return found.sparkSession.sql(
         f"""SELECT {columns}, count(*) AS ranges,
                    sum(CASE WHEN kind = 'rebaselined' THEN 0 ELSE `end` - start END) AS offsets,

@@ -1,9 +1,9 @@
-"""Keep the ledger quick: ``spark-submit … spark_jobs/ledger_upkeep.py [--retention-hours 168]``.
+"""Keep the ledger fast: ``spark-submit … spark_jobs/ledger_upkeep.py [--retention-hours 168]``.
 
-OPTIMIZE, VACUUM (never shorter than the table's own retention) and a checkpoint, for plans and entries; what these are
-for is told in ``pipestream/ledger/upkeep.py``. On disk Spark does it. On S3 it does not: the one log store that Delta
-has for S3 in Spark is made for a single driver, and would write over a commit that a run makes at the same moment.
-There the job does what ``pipestream ledger upkeep`` does, whose commits are conditional.
+OPTIMIZE, VACUUM (never shorter than the table's own retention) and a checkpoint, for plans and entries.
+``pipestream/ledger/upkeep.py`` says what these are for. On disk Spark does it. On S3 the job does the same work as
+``pipestream ledger upkeep``, with conditional commits: the only log store that Delta has for S3 in Spark is made for a
+single driver, and would overwrite a commit that a run makes at the same moment.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _ANSWER = pa.schema([pa.field("outcome", pa.string())])
 
 
 class SparkRunner:
-    """Starts Spark when there is something to run, so that a run with nothing to do costs no session."""
+    """Starts Spark only when there is something to run, so that a run with nothing to do needs no session."""
 
     def __init__(self, app_name: str) -> None:
         self._app_name = app_name
@@ -45,9 +45,9 @@ class SparkRunner:
         self._check_cancelled(slot)
         with self._opening:
             session = self._session = self._session or self._open_session()
-        # After the session is known to ``cancel``, which either is heard here or cancels what starts below.
+        # Checked after ``cancel`` can see the session: a cancel is either noticed here, or stops what starts below.
         self._check_cancelled(slot)
-        # Both are properties of this thread alone: PySpark gives each Python thread a thread of the JVM.
+        # Both properties belong to this thread alone: PySpark gives each Python thread its own JVM thread.
         session.sparkContext.setJobGroup(self.job_group(slot), self._app_name)
         session.sparkContext.setLocalProperty("spark.scheduler.pool", f"slot-{slot}")
         rows = [(task.to_json(),) for task in tasks]
@@ -61,7 +61,7 @@ class SparkRunner:
         return [RangeOutcome.from_json(row.outcome) for row in outcomes]
 
     def cancel(self, why: LeaseLost) -> None:
-        """Stop the tasks of a slot, and let none start: whenever this is called, from whichever thread."""
+        """Stop the tasks of a slot, and let none start. May be called at any time from any thread."""
         self._cancel_slot(why.slot or 0)
 
     def cancel_all(self) -> None:
@@ -85,9 +85,9 @@ class SparkRunner:
             raise TasksFailed("they were cancelled")
 
     def _open_session(self) -> SparkSession:
-        # A copy of a slow task fences the task, and is then ended by Spark, for which the first to answer has won.
+        # A speculative copy of a slow task fences the task. Spark then ends the copy, because the first answer wins.
         builder = session_builder(self._app_name).config("spark.speculation", "false")
-        # Slots share the executors evenly. By default, the ranges of one would wait until those of another are done.
+        # Slots share the executors evenly. By default, the ranges of one slot would wait for those of another.
         builder = builder.config("spark.scheduler.mode", "FAIR")
         for name, value in executor_environment().items():
             builder = builder.config(f"spark.executorEnv.{name}", value)
@@ -100,10 +100,10 @@ class SparkRunner:
 
 
 def executor_environment() -> dict[str, str]:
-    """Return the variables that executors get from this process: they have their worker's environment, not this one.
+    """Return the variables that executors get from this process. Otherwise they have only their worker's environment.
 
-    Of the settings only the file's name travels, none of what is in it. So the file must be on the workers too, or
-    the workers have the settings in their environment.
+    Of the settings only the file's name is passed, not its content. So the file must be on the workers too, or the
+    workers have the settings in their environment.
     """
     passed_on = {name: os.environ[name] for name in (faults.VARIABLE, faults.ONCE_VARIABLE) if name in os.environ}
     file = config_file()
@@ -111,7 +111,7 @@ def executor_environment() -> dict[str, str]:
 
 
 def _drain_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run in a Python worker of an executor, which reads its own settings: none travel through Spark."""
+    """Run in a Python worker of an executor. It reads its own settings, because none pass through Spark."""
     for batch in batches:
         for text in batch.column("task").to_pylist():
             outcomes = _drain_here(RangeTask.from_json(text))
@@ -124,6 +124,6 @@ def _drain_here(task: RangeTask) -> list[RangeOutcome]:
     try:
         settings = load_settings()
     except SettingsInvalid as error:
-        # An answer rather than an error of the task, which Spark would try again and again.
+        # Returned as an answer, because Spark would retry a task that raises.
         return task.refuse(SettingsInvalid(f"on the worker {platform.node()}: {error}"))
     return drain_ranges(task, settings)

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 def session_builder(app_name: str) -> SparkSession.Builder:
     """Return a builder of sessions that leave nothing in the folder they are started in.
 
-    Spark makes a folder for tables even where there are none, and none of our jobs has any: what it is told to make is
-    there already.
+    Spark creates a folder for tables even if there are none. Our jobs have no tables, so the setting names a folder
+    that already exists.
     """
     folder_of_tables = Path(tempfile.gettempdir()).absolute().as_uri()
     return SparkSession.builder.appName(app_name).config("spark.sql.warehouse.dir", folder_of_tables)

@@ -40,7 +40,7 @@ def submit_drain(settings: Settings, request: DrainRequest) -> DrainReport:
         code = _run([spark_submit, "--master", settings.spark_master, find_drain_job(), *arguments])
         outcome = read_outcome(outcome_file)
     if outcome is None:
-        raise TransientError(f"the Spark job ended with {code} without saying how; its log is above")
+        raise TransientError(f"the Spark job ended with {code} without a report; its log is above")
     if isinstance(outcome, DrainFailure):
         raise (TransientError if outcome.transient else TerminalError)(outcome.error)
     return outcome

@@ -98,7 +98,7 @@ def _problems(text: str, message: str) -> list[ConditionProblem]:
 
 def _readable(message: str) -> str:
     message = message.replace(f"{CONTAINER}.", "").replace(f" (in container '{CONTAINER}')", "")
-    # The list of every token that could have come next helps nobody.
+    # The list of every token that could have come next does not help.
     return re.sub(r" expecting \{.*\}$", "", message).replace("'<EOF>'", "the end")
 
 

@@ -83,7 +83,7 @@ _WRAPPERS: Final = {
 
 
 def from_message(message: Any) -> Any:
-    """A message as a CEL value: the well-known ones become what they stand for."""
+    """A message as a CEL value: protobuf's well-known types become plain values."""
     name = message.DESCRIPTOR.full_name
     if not name.startswith("google.protobuf."):
         return message

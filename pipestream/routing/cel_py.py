@@ -48,7 +48,7 @@ class _Frame:
 
 
 class _BudgetSpentError(Exception):
-    """Not an EvaluationError: no ``||`` may make up for it."""
+    """Not an EvaluationError, so that ``||`` cannot hide it."""
 
 
 _Run = Callable[[_Frame], Any]
@@ -211,7 +211,7 @@ def _attempt(run: _Run, frame: _Frame) -> Any:
 
 
 def _settle(decisive: bool, outcomes: Iterable[Any], operator: str) -> bool:
-    """CEL's ``&&`` and ``||``: one decisive operand settles it, whatever fails on either side of it."""
+    """CEL's ``&&`` and ``||``: one decisive operand gives the result, even if another operand fails."""
     failure: EvaluationError | None = None
     for outcome in outcomes:
         if outcome is decisive:
@@ -226,7 +226,7 @@ def _settle(decisive: bool, outcomes: Iterable[Any], operator: str) -> bool:
 
 
 def _elements(range_of: _Run, slot: str, macro: str) -> Callable[[_Frame], Any]:
-    """Iterate over a list's elements or a map's keys, each bound to the variable and paid for."""
+    """Iterate over a list's elements or a map's keys. Each is bound to the variable and counts as a step."""
 
     def iterate(frame: _Frame) -> Any:
         values = range_of(frame)

@@ -116,7 +116,7 @@ def time_part(name: str, part: Callable[[datetime], int], span_part: Callable[[i
         if isinstance(value, Instant) and type(zone) is str:
             seconds, nanos = divmod(value.nanos, NANOS)
             seconds += _offset_s(zone, seconds)
-            # A clock ahead of or behind UTC can show the year 0 or 10000, which Python's calendar has not.
+            # A clock ahead of or behind UTC can show the year 0 or 10000, which Python's calendar does not have.
             era = -1 if seconds < -62_135_596_800 else 1 if seconds >= 253_402_300_800 else 0
             moment = _EPOCH + timedelta(seconds=seconds - era * _ERA_S, microseconds=nanos // 1000)
             return part(moment) + (400 * era if is_year else 0)

@@ -11,11 +11,11 @@ from pipestream.routing.syntax import parse
 
 
 def check_condition(text: str) -> list[ConditionProblem]:
-    """Say everything that is wrong with a condition; an empty list means it can be saved.
+    """Return every problem of a condition; an empty list means it can be saved.
 
     Syntax, limits, names, field paths, operand types and a boolean result are checked, all against the
-    wire's descriptors. Where cel-expr-python is not installed, celpy checks all of these but operand types:
-    there a wrong type shows up as a ConditionError on the first document.
+    wire's descriptors. Where cel-expr-python is not installed, celpy checks all of these except operand types.
+    There a wrong type becomes a ConditionError on the first document.
     """
     return list(problems_of(text, open_checker().name, boolean=True))
 
@@ -28,7 +28,7 @@ def check_expression(text: str) -> list[ConditionProblem]:
 # Graphs repeat their conditions, and a graph is checked again whenever it is loaded.
 @lru_cache(maxsize=4096)
 def problems_of(text: str, engine: str, *, boolean: bool) -> tuple[ConditionProblem, ...]:
-    """Say everything that an engine finds wrong with an expression."""
+    """Return every problem that an engine finds in an expression."""
     checker = open_engine(engine)
     try:
         expr = parse(text)

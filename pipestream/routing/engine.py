@@ -27,7 +27,7 @@ MAX_ITERATIONS: Final = 9_999
 """Steps of all comprehensions in one evaluation; Google's engine fails at the next, so celpy does too."""
 
 Activation = Any
-"""One document and its stream, bound for evaluation; opaque outside the engine that made it."""
+"""One document and its stream, bound for evaluation; only the engine that made it can use it."""
 
 Program = Callable[[Activation], Any]
 """A compiled expression: gives its value as plain Python, or raises EvaluationError."""
@@ -36,7 +36,7 @@ Bind = Callable[[PipeStream, PipeDoc], Activation]
 
 
 class EvaluationError(Exception):
-    """An expression failed on a document; callers say whose expression it was."""
+    """An expression failed on a document; callers add which expression it was."""
 
 
 class Engine(Protocol):
@@ -79,7 +79,7 @@ def open_engine(name: str) -> Engine:
 
 
 def open_checker() -> Engine:
-    """Open the engine that checks expressions, whichever is to evaluate them: Google's wherever it is installed.
+    """Open the engine that checks expressions, which may not be the one that evaluates them: Google's if installed.
 
     celpy has no type checker, so alone it checks names and field paths but not operand types.
     """
@@ -90,5 +90,5 @@ def open_checker() -> Engine:
 
 
 def checks_types() -> bool:
-    """Whether expressions are checked with the types of their operands here."""
+    """Whether the types of operands are checked here."""
     return open_checker().name == "cel-expr"

@@ -5,7 +5,7 @@ A path is field names joined by dots, from the document down:
 * ``search_metadata.title``: a field of a message.
 * ``search_metadata.keywords.keyword``: a whole list; ``….keyword.0`` one element of it, from 0.
 * ``search_metadata.tags.tag_data.legal``: a map's value. In a map of plain values the rest of the path is the key,
-  so a key may hold dots; in ``parsed_metadata`` it is one name, and the path goes on inside.
+  so a key may hold dots; in ``parsed_metadata`` it is one name, and the path continues inside.
 * ``search_metadata.custom_fields.owner.name``: free-form fields, as deep as they go.
 """
 
@@ -39,7 +39,7 @@ class _Step:
 
 
 def check_path(path: str) -> str | None:
-    """Say what is wrong with a path, or None if every document has a place for it."""
+    """Return the problem of a path, or None if every document has a place for it."""
     try:
         _steps(path)
     except MappingError as error:
@@ -63,7 +63,7 @@ def get_field(document: PipeDoc, path: str) -> Any:
 
 
 def set_field(document: PipeDoc, path: str, value: Any) -> None:
-    """Write ``value`` at ``path``, making the messages on the way; None clears what is there.
+    """Write ``value`` at ``path``, creating the messages on the way; None clears the field.
 
     :raises MappingError: there is no such path, or the value does not fit.
     """
@@ -101,7 +101,7 @@ def _steps(path: str) -> tuple[_Step, ...]:
 
 
 def _step(path: str, found: FieldDescriptor, rest: list[str]) -> tuple[_Step, int, Descriptor | None]:
-    """The step into ``found``, how many names of the rest it uses, and the message the path goes on in."""
+    """The step into ``found``, how many names of the rest it uses, and the message in which the path continues."""
     inner = found.message_type
     if inner is not None and inner.GetOptions().map_entry:
         value = inner.fields_by_name["value"].message_type
@@ -153,7 +153,7 @@ def _inside(value: Any, names: tuple[str, ...]) -> Any:
 
 
 def _reach(document: PipeDoc, way: list[_Step]) -> Any:
-    """The message that holds the last field, made where it is not there yet."""
+    """The message that holds the last field; it is created if it is missing."""
     owner: Any = document
     for step in way:
         container = getattr(owner, step.field.name)

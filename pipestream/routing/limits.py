@@ -1,4 +1,4 @@
-"""Expressions that could eat a worker's time or memory, refused before anything compiles or runs them."""
+"""Refuse expressions that could use too much time or memory, before anything compiles or runs them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FUNCTIONS: Final = frozenset(
         "getDayOfWeek", "getDayOfYear", "getHours", "getMinutes", "getSeconds", "getMilliseconds",
     }
 )  # fmt: skip
-"""What both engines know. Anything else would make a graph depend on where it runs."""
+"""The functions of both engines. With others, a graph would depend on where it runs."""
 
 
 def check_limits(text: str, expr: Expr) -> None:
@@ -55,7 +55,7 @@ def _check_tree(text: str, expr: Expr, comprehensions: int, problems: list[Condi
     if isinstance(expr, MapOf) and len(expr.entries) > 1:
         kinds = {type(key.value) if isinstance(key, Literal) else None for key, _ in expr.entries}
         if None in kinds or len(kinds) > 1:
-            # Whether 1, 1u and true are the same key is where engines differ.
+            # Engines differ on whether 1, 1u and true are the same key.
             problems.append(problem_at(text, expr.offset, "the keys of a map must be literals of one type"))
     if isinstance(expr, Call):
         if expr.name not in _FUNCTIONS:
@@ -127,7 +127,7 @@ def _growth(expr: Expr, scope: dict[str, int]) -> int:
             found = max(_growth(arg, scope) for arg in args) if args else 1
         case _:
             sizes = [_growth(child, scope) for child in children(expr)]
-            # A field of an element is no larger than the element; every other result is a number or a truth.
+            # A field of an element is not larger than the element; every other result is a number or a boolean.
             found = sizes[0] if len(sizes) == 1 and not isinstance(expr, Call) else 1
     if found > MAX_GROWTH:
         raise _TooBigError(expr.offset)

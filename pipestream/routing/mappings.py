@@ -1,14 +1,14 @@
 """Field mappings of nodes, before and after their modules.
 
-Mappings run in the order they are written, each on what the one before it made. How many fields each takes:
+Mappings run in the order they are written, each on the result of the one before. How many fields each takes:
 
-* DIRECT copies source *i* to target *i*. A source the document does not have leaves its target alone.
+* DIRECT copies source *i* to target *i*. If the document does not have the source, the target does not change.
 * TRANSFORM does the same through a rule (see ``transform_rules.py``). Only ``default`` works on a missing source.
 * AGGREGATE joins all sources to one target: ``concatenate`` as text with the delimiter between (lists element
-  by element), ``sum`` as numbers. Missing sources are left out; with all missing, the target is left alone.
-* SPLIT cuts one text at the delimiter (the only empty one allowed is none: it must be given). One target takes
-  all parts as a list; several take one part each, and targets beyond the last part are cleared. The last of
-  several targets takes what remains, delimiters included, so that nothing is lost.
+  by element), ``sum`` as numbers. Missing sources are left out; if all are missing, the target does not change.
+* SPLIT cuts one text at the delimiter, which must be given and not be empty. One target gets all parts as a list.
+  Several targets get one part each, and targets beyond the last part are cleared. The last of several targets gets
+  the rest, delimiters included, so that nothing is lost.
 * CEL puts the value of an expression over ``doc``, ``document`` and ``stream`` in one target; null clears it.
 """
 
@@ -32,7 +32,7 @@ _AGGREGATIONS: Final = ("concatenate", "sum")
 
 
 def apply_mappings(mappings: Sequence[FieldMapping], stream: PipeStream, document: PipeDoc, engine: str) -> PipeDoc:
-    """Apply mappings to a copy of ``document``, which is returned; with no mappings, the document itself.
+    """Apply mappings to a copy of ``document`` and return the copy; without mappings, return the document itself.
 
     :raises MappingError: a mapping cannot be applied to this document; it names the mapping.
     """
@@ -49,7 +49,7 @@ def apply_mappings(mappings: Sequence[FieldMapping], stream: PipeStream, documen
 
 
 def check_mapping(mapping: FieldMapping) -> list[str]:
-    """Say everything that is wrong with a mapping; an empty list means it can be saved."""
+    """Return every problem of a mapping; an empty list means it can be saved."""
     paths = (*mapping.source_field_paths, *mapping.target_field_paths)
     problems = [problem for path in paths if (problem := check_path(path)) is not None]
     problems += _count_problems(mapping)
@@ -100,7 +100,7 @@ def _apply(mapping: FieldMapping, stream: PipeStream, document: PipeDoc, engine:
 
 
 def _copy_fields(mapping: FieldMapping, document: PipeDoc) -> None:
-    # Read everything first, so that two fields can change places.
+    # Read everything first, so that a mapping can swap two fields.
     values = [get_field(document, path) for path in mapping.source_field_paths]
     if mapping.mapping_type is MappingType.TRANSFORM:
         values = [apply_rule(mapping.rule, value, mapping.params) for value in values]
@@ -110,7 +110,7 @@ def _copy_fields(mapping: FieldMapping, document: PipeDoc) -> None:
 
 
 def _detached(value: Any) -> Any:
-    """A copy of a message, which may be about to be overwritten by the field beside it."""
+    """Copy a message, because another field of the same mapping may overwrite it."""
     if not hasattr(value, "DESCRIPTOR"):
         return value
     copy = type(value)()

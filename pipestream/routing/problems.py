@@ -35,7 +35,7 @@ _CARET_WINDOW = 100
 
 
 def problem_at(text: str, offset: int, message: str) -> ConditionProblem:
-    """Name a problem at ``offset`` characters into ``text``."""
+    """Return a problem at ``offset`` characters into ``text``."""
     offset = max(0, min(offset, len(text)))
     before = text[:offset]
     return ConditionProblem(
@@ -47,7 +47,7 @@ def problem_at(text: str, offset: int, message: str) -> ConditionProblem:
 
 
 def problem_on(text: str, line: int, column: int, message: str) -> ConditionProblem:
-    """Name a problem at ``line`` and ``column`` of ``text``; both count from 1."""
+    """Return a problem at ``line`` and ``column`` of ``text``; both count from 1."""
     lines = text.split("\n")
     line = max(1, min(line, len(lines)))
     column = max(1, min(column, len(lines[line - 1]) + 1))
@@ -61,7 +61,7 @@ def with_caret(text: str, problem: ConditionProblem) -> str:
     source = lines[problem.line - 1] if problem.line <= len(lines) else ""
     start = max(0, problem.column - 1 - _CARET_WINDOW // 2)
     shown = source[start : start + _CARET_WINDOW]
-    # A tab under a tab, so that the caret stands right however wide the terminal draws one.
+    # A tab under a tab, so that the caret is in the right column, whatever the terminal's tab width.
     indent = "".join("\t" if char == "\t" else " " for char in source[start : problem.column - 1])
     cut_left, cut_right = "…" if start else "", "…" if start + _CARET_WINDOW < len(source) else ""
     return (

@@ -1,8 +1,8 @@
 """Which fields expressions use, and cheap copies of messages that hold just those.
 
-Google's engine takes a message across to C++ whole, so its cost grows with everything the message holds.
-A condition reads a handful of fields: an activation gets a copy of those alone. What no expression names,
-above all the body and the blobs' bytes, is never touched; an expression that does name the body pays for it.
+Google's engine copies a whole message to C++, so its cost grows with the message's size. A condition reads only a few
+fields, so an activation gets a copy of those alone. Fields that no expression names, above all the body and the blobs'
+bytes, are never read. An expression that names the body pays for it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _Scope = Mapping[str, _Ref | None]
 
 
 class FieldUses:
-    """Collects what expressions use of each variable, and complains of fields that do not exist."""
+    """Collects what expressions use of each variable, and reports fields that do not exist."""
 
     def __init__(self, variables: Mapping[str, Descriptor]) -> None:
         self.variables = dict(variables)
@@ -67,7 +67,7 @@ class FieldUses:
             ref.use.whole = True
 
     def _visit(self, expr: Expr, scope: _Scope) -> _Ref | None:
-        """Follow ``expr`` as far as it is a path; what it yields is None, or a place not yet used."""
+        """Follow ``expr`` as far as it is a path. Return the place that it reaches and does not use yet, or None."""
         match expr:
             case Ident(name):
                 return scope.get(name)
@@ -81,7 +81,7 @@ class FieldUses:
             case Call("size" | "_in_", args):
                 for arg in args:
                     ref = self._visit(arg, scope)
-                    # How many elements there are, and under which keys, every copy knows.
+                    # Every copy has the number of elements and their keys.
                     if ref is None or ref.element is None:
                         self._use(ref)
                 return None
@@ -174,7 +174,7 @@ def _step(found: FieldDescriptor, use: Use) -> Copy:
 
 
 def _copy_nothing(_source: Any, _target: Any) -> None:
-    """Whether the message is there is all that counts."""
+    """Only whether the message is there counts."""
 
 
 def _copy_message(name: str, copy: Copy) -> Copy:

@@ -1,4 +1,4 @@
-"""Whether an expression gives a boolean, as far as it can be told without a type checker."""
+"""Decide whether an expression gives a boolean, as far as possible without a type checker."""
 
 from __future__ import annotations
 

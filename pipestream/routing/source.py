@@ -8,9 +8,9 @@ from typing import Final
 from pipestream.routing.problems import ExpressionRefused, problem_at
 
 MAX_LENGTH: Final = 4096
-"""Characters of source. A condition someone can still review is far shorter."""
+"""Characters of source. A condition that a person can still review is far shorter."""
 MAX_NESTING: Final = 24
-"""Depth of the tree. Below the 32 at which Google's parser gives up, so both engines draw the same line."""
+"""Depth of the tree. It is below the 32 at which Google's parser gives up, so that both engines have the same limit."""
 
 TOO_DEEP: Final = f"the expression is nested more than {MAX_NESTING} deep"
 _BRACKETS: Final = re.compile(
@@ -30,7 +30,7 @@ def check_source(text: str) -> None:
     if len(text) > MAX_LENGTH:
         message = f"the expression has {len(text)} characters; at most {MAX_LENGTH} are allowed"
         raise ExpressionRefused([problem_at(text, MAX_LENGTH, message)])
-    # The parser would manage, but slowly; thousands of brackets need not reach it.
+    # The parser could handle thousands of brackets, but slowly, so they are refused here.
     depth = 0
     for found in _BRACKETS.finditer(text):
         depth += (found[0] in "([{") - (found[0] in ")]}") if len(found[0]) == 1 else 0

@@ -1,7 +1,7 @@
 """CEL's syntax tree, in the few kinds of node that both engines share.
 
-celpy's parser reads the text; this module folds its one-node-per-grammar-rule tree into something worth
-walking. The limits, the choice of fields that an activation needs, and the celpy engine work on it.
+celpy's parser reads the text. Its tree has a node for every grammar rule; this module reduces it to a few kinds of
+node. The limits, the choice of fields that an activation needs, and the celpy engine work on the reduced tree.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ _LOGICAL: Final = {"conditionalor": "||", "conditionaland": "&&"}
 
 
 class _Folder:
-    """Turns celpy's tree into ours, refusing what is too deep before Python's own stack would."""
+    """Turns celpy's tree into ours. Refuses a tree that is too deep before Python's own stack overflows."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -194,7 +194,7 @@ class _Folder:
     def _unary(self, tree: Any, depth: int) -> Expr:
         operator, operand = tree.children
         if len(operand.children) == 2 and operand.children[0].data == operator.data:
-            # Google's parser takes !! and -- for nothing at all, whatever stands behind them.
+            # Google's parser ignores !! and --, whatever follows them.
             return self.fold(operand.children[1], depth)
         name = "!_" if operator.data == "unary_not" else "-_"
         return Call(name, (self.fold(operand, depth),), _start(tree))
@@ -270,7 +270,7 @@ class _Folder:
 
 
 def _start(tree: Any) -> int:
-    # celpy makes the tokens true and false anew, without their place.
+    # celpy creates the tokens true and false again, without their position.
     start: int = getattr(tree.meta, "start_pos", 0) or 0
     return start
 

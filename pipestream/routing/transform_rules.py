@@ -13,7 +13,7 @@
 | ``hash_sha256`` | none | the SHA-256 of the text or bytes, in hex |
 | ``iso_date`` | ``format`` (of strptime; default ISO 8601) | the time as RFC 3339 in UTC; a time without zone is UTC |
 
-A list is transformed element by element, by every rule but ``default``.
+A list is transformed element by element, by every rule except ``default``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Rule:
 
 
 def check_rule(name: str, params: Params) -> list[str]:
-    """Say everything that is wrong with a rule's name and parameters."""
+    """Return every problem of a rule's name and parameters."""
     rule = RULES.get(name)
     if rule is None:
         return [f"there is no rule {name!r}; the rules are {', '.join(sorted(RULES))}"]
@@ -60,9 +60,9 @@ def check_rule(name: str, params: Params) -> list[str]:
 
 
 def apply_rule(name: str, value: Any, params: Params) -> Any:
-    """Transform one value; None stands for a missing one, and only ``default`` makes something of it.
+    """Transform one value. None means that it is missing; only ``default`` gives a result for it.
 
-    :raises MappingError: the rule cannot take such a value.
+    :raises MappingError: the rule does not accept such a value.
     """
     if problems := check_rule(name, params):
         raise MappingError("; ".join(problems))

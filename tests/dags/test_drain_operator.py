@@ -144,7 +144,7 @@ def test_a_job_that_died_without_a_word_is_retried(task, spark, context):
 def test_a_job_that_ended_well_without_a_word_is_not_taken_for_a_success(task, spark, context):
     spark.tell(exit_code=0)
 
-    with pytest.raises(AirflowException, match="ended without saying how"):
+    with pytest.raises(AirflowException, match="ended without a report"):
         task.execute(context())
 
 

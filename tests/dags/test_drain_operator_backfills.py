@@ -55,7 +55,7 @@ def test_a_time_range_without_an_end_goes_up_to_when_the_run_was_asked_for(task,
     [
         ({"since": None, "until": None}, "needs since, until or both"),
         ({"since": "2026-05-01T00:00:00+00:00"}, "must be before until"),
-        ({"since": "2026-02-30T00:00:00+00:00"}, "since is no time: '2026-02-30"),
+        ({"since": "2026-02-30T00:00:00+00:00"}, "since is not a time: '2026-02-30"),
     ],
 )
 def test_a_time_range_that_is_none_fails_for_good_before_spark_is_started(task, spark, wrong, reason, context):
