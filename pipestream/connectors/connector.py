@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Something at the source that could not become a document, and why; the others are not held up by it."""
+    """Something at the source that could not become a document, and why. It does not stop the others."""
 
     source: str
     reason: str
 
 
 class Connector(Protocol):
-    """Finds documents. Twice over the same source it finds the same ones, with the same ids, in the same order."""
+    """Finds documents. Two runs over the same source find the same documents, ids and order."""
 
     def documents(self) -> Iterator[PipeDoc | Unreadable]:
         """Yield what is at the source, one by one.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pipestream.plugins import PluginContext
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
-"""Files above this are refused: a document travels through memory, and its object in one request."""
+"""Larger files are refused: a document is held in memory, and its object is sent in one request."""
 
 _OPTIONS = {"path", "pattern", "recursive", "max_bytes"}
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
@@ -38,8 +38,8 @@ _MAX_NAME_LENGTH = 120
 class FolderConnector:
     """Every file below ``path`` whose name matches ``pattern``, in the order of the relative paths.
 
-    A ``.pb`` file is a document already and is taken as it is. Symbolic links are followed only to files
-    inside the folder. Hidden files and folders, those whose name starts with a dot, are left out.
+    A ``.pb`` file is already a document and is used unchanged. Symbolic links are followed only to files inside the
+    folder. Hidden files and folders, whose names start with a dot, are left out.
     """
 
     path: Path
@@ -49,7 +49,7 @@ class FolderConnector:
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], sources_folder: Path) -> FolderConnector:
-        """Make a connector from what a graph says; a relative path starts from ``sources_folder``.
+        """Make a connector from the options in a graph; a relative path starts from ``sources_folder``.
 
         :raises ConnectorInvalid: an option is missing, unknown or of the wrong type.
         """

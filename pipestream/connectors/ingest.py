@@ -1,4 +1,4 @@
-"""Bring a datasource's documents in through its connector."""
+"""Ingest a datasource's documents through its connector."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class IngestReport:
     changed: int = 0
     unchanged: int = 0
     published: int = 0
-    """References published, those left over from an earlier ingestion that was cut short among them."""
+    """Published references, including those that an earlier, interrupted ingestion had left."""
     failed: list[Unreadable] = field(default_factory=list)
     skipped: str = ""
-    """Why nothing was looked for; empty if it was."""
+    """Why the ingestion was skipped; empty if it was not."""
 
     @property
     def documents(self) -> int:
@@ -63,9 +63,9 @@ def ingest(
     force: bool = False,
     progress: Callable[[IngestReport], None] | None = None,
 ) -> IngestReport:
-    """Upload everything a connector finds, the datasource's own unless one is given.
+    """Upload everything that a connector finds; the datasource's own connector unless another is given.
 
-    What cannot be read is reported and holds up nothing else.
+    Documents that cannot be read are reported, and do not stop the others.
 
     :param force: publish also documents that are unchanged and published already.
     :param progress: called now and then with the report so far.
@@ -73,7 +73,7 @@ def ingest(
     :raises ConnectorInvalid: its connector cannot be made.
     :raises SourceUnreadable: its source as a whole cannot be read.
     :raises TopicMissing: the datasource has no intake topic: apply its graph first.
-    :raises TransientError: a server did not answer; run it again, it takes up where it was.
+    :raises TransientError: a server did not answer; run it again, and it resumes.
     """
     if connector is None:
         if datasource.connector is None:

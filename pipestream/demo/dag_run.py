@@ -1,4 +1,4 @@
-"""Run a DAG through Airflow to its end, as a child process, and tell how its tasks end."""
+"""Run a DAG through Airflow to its end, as a child process, and report how its tasks end."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class DagLog:
             self._current = replace(self._current, state=found[1])
         elif (found := _END.search(line)) and found[1] == self._current.task_id:
             ended, self._current = self._current, None
-            # A task that breaks before Airflow hears of it has no other state.
+            # A task that fails before Airflow knows about it has no other state.
             state = "failed" if ended.state == "started" else ended.state
             return TaskEvent(ended.task_id, state, self._clock() - self._started_at)
         return None
@@ -62,7 +62,7 @@ class DagLog:
 def run_dag(dag_id: str, environment: Mapping[str, str], log_file: Path, on_event: Callable[[TaskEvent], None]) -> None:
     """Run a DAG once with ``airflow dags test``, its output in ``log_file``.
 
-    Whatever interrupts this ends the run as well, Spark included.
+    An interruption also ends the run, Spark included.
 
     :raises StackError: the run failed; the message has the last lines of the log.
     """
@@ -101,7 +101,7 @@ def _follow(process: subprocess.Popen[bytes], log_file: Path, on_event: Callable
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of the process and its children, kindly first so that a drain gives back its lease."""
+    """End what is left of the process and its children: first by SIGTERM, so that a drain releases its lease."""
     for number, patience_s in ((signal.SIGTERM, _STOP_TIMEOUT_S), (signal.SIGKILL, 5.0)):
         deadline = time.monotonic() + patience_s
         alive = _signal_group(process, number)

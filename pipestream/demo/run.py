@@ -55,12 +55,12 @@ class DemoResult:
 
 
 def run_demo(tell: Tell, *, documents: int = 240, keep: bool = False) -> DemoResult:
-    """Run sample documents through the sample graph on a stack of its own, and check what came of them.
+    """Run sample documents through the sample graph on a stack of its own, and check the results.
 
-    The stack lives in ``demo`` below the stack's folder, on free ports, so it runs next to one that is up. Its DAGs
-    and its graph are there too, as the package brings them. An earlier demo's folder is replaced.
+    The stack is in ``demo`` below the stack's folder, on free ports, so it can run next to another stack. Its DAGs and
+    its graph are there too, as the package contains them. An earlier demo's folder is replaced.
 
-    :param tell: told each step when it is done.
+    :param tell: called with each step when it is done.
     :param keep: leave the servers running.
     :raises StackError: a server did not start, the run failed, or another demo is under way.
     """
@@ -100,7 +100,7 @@ def run_demo(tell: Tell, *, documents: int = 240, keep: bool = False) -> DemoRes
 
 
 def _forget_settings() -> None:
-    """Drop the settings of this shell: the demo is a world of its own, and its child processes read the same ones."""
+    """Drop the settings of this shell: the demo has its own, and its child processes must read the same ones."""
     for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
         if not name.startswith(STACK_PREFIX):
             del os.environ[name]
@@ -108,7 +108,7 @@ def _forget_settings() -> None:
 
 @contextmanager
 def _only_demo(folder: Path) -> Iterator[None]:
-    """Keep a second demo in the same folder from clearing away the first one's servers."""
+    """Prevent a second demo in the same folder from removing the first one's servers."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         try:

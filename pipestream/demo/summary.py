@@ -1,4 +1,4 @@
-"""What the demo says in the end, from what the ledger and the topics hold. Pure."""
+"""The result of the demo, from the ledger and the topics. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Summary:
         )
 
     def problems(self) -> list[str]:
-        """Return everything that does not add up; the demo has failed unless there is nothing."""
+        """Return everything that does not add up; the demo succeeded only if this is empty."""
         found = [f"the ledger is incomplete: {fault}" for fault in self.faults]
         if self.happy_end != self.happy_end_in_topic:
             found.append(f"the ledger counts {self.happy_end} at happy-end, its topic {self.happy_end_in_topic}")
@@ -44,14 +44,14 @@ class Summary:
             )
         ended = self.happy_end + self.error_end + self.dead_letters
         if self.documents_in != ended:
-            found.append(f"{self.documents_in} documents went in, and {ended} came to an end")
+            found.append(f"{self.documents_in} documents went in, and {ended} reached an end")
         return found
 
 
 def summarise(
     documents_in: int, audits: Sequence[TopicAudit], *, happy_end_in_topic: int, dead_letters_in_topics: int
 ) -> Summary:
-    """Add up what became of the documents."""
+    """Add up the results of the documents."""
     rows = drained_rows(audits)
     return Summary(
         documents_in=documents_in,

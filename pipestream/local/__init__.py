@@ -14,7 +14,7 @@ __all__ = ["ServerHandle", "ServerStatus", "Stack", "StackSpec", "load_spec"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what starts servers when it is first asked for, because only that needs the extra ``local``."""
+    """Import the code that starts servers when it is first used, because only that needs the extra ``local``."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with needs_extra("local"):

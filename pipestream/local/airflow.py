@@ -1,4 +1,4 @@
-"""Airflow: its home, database and environment, and ``airflow standalone`` for those who want the daemons."""
+"""Airflow: its home, database and environment, and ``airflow standalone``, which runs its components."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ ADMIN = "admin"
 
 
 def prepare_airflow(site: Site) -> dict[str, str]:
-    """Make Airflow's home and bring its database up to date; PostgreSQL must be running.
+    """Create Airflow's home and migrate its database; PostgreSQL must be running.
 
-    Returns the environment for any ``airflow`` command, with nothing else running.
+    Returns the environment for any ``airflow`` command. Nothing else needs to run.
     """
     home = site.folder / "airflow"
     home.mkdir(parents=True, exist_ok=True)
     write_private(_passwords_file(site), json.dumps({ADMIN: site.secrets.airflow_password}))
     environment = airflow_environment(site)
-    # `airflow db migrate` takes ten seconds to find out that there is nothing to do; this takes none.
+    # `airflow db migrate` needs ten seconds to find that there is nothing to do; this check is instant.
     stamp = home / "migrated"
     current = f"{version('apache-airflow')} {_revision(site)}"
     if not stamp.is_file() or stamp.read_text() != current:
@@ -48,7 +48,7 @@ def prepare_airflow(site: Site) -> dict[str, str]:
 
 
 def airflow_environment(site: Site) -> dict[str, str]:
-    """Return the variables that aim Airflow and Spark at this stack, without those of this process."""
+    """Return the variables that configure Airflow and Spark for this stack, without those of this process."""
     ports, secrets = site.ports, site.secrets
     base_url = f"http://{HOST}:{ports.airflow}"
     database = f"{USER}:{secrets.postgres_password}@{HOST}:{ports.postgres}/airflow"
@@ -74,10 +74,10 @@ def airflow_environment(site: Site) -> dict[str, str]:
         "AIRFLOW__API_AUTH__JWT_SECRET": secrets.airflow_signing_key,
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(ports.airflow_log),
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(ports.airflow_trigger_log),
-        # A new graph shows up within half a minute, not within five.
+        # A new graph appears within half a minute, not within five minutes.
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
-        # The first answer of a web server that has just started takes long on a busy machine (36 s were seen, 5 s are
-        # Airflow's default), and a task that gets none counts as failed.
+        # On a busy machine the first answer of a new web server takes long: 36 s were measured, and Airflow's default
+        # timeout is 5 s. A task that gets no answer counts as failed.
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         "SCARF_ANALYTICS": "false",
@@ -123,10 +123,10 @@ class Airflow(Server):
     name = "airflow"
     port_names = ("airflow", "airflow_log", "airflow_trigger_log")
     needs = ("postgres",)
-    # `airflow standalone` ends its components in good order on Ctrl-C, and drops dead on SIGTERM.
+    # `airflow standalone` stops its components cleanly on SIGINT, but exits at once on SIGTERM.
     stop_signal = signal.SIGINT
     stop_timeout_s = 30.0
-    # On a machine with ten times as much to do as it can, the web server takes four minutes.
+    # On a machine with ten times the load that it can handle, the web server needs four minutes.
     ready_timeout_s = 600.0
 
     def __init__(self, site: Site, extra: dict[str, str]) -> None:

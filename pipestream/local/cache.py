@@ -21,10 +21,10 @@ def cache_folder() -> Path:
 
 
 def provide(name: str, make: Callable[[Path], None]) -> Path:
-    """Return the cached folder ``name``, made by ``make(empty folder)`` if it is not there.
+    """Return the cached folder ``name``, created by ``make(empty folder)`` if it is not there.
 
-    Whole or absent: a folder gets its name only when ``make`` has returned. One process makes it; others,
-    from other checkouts too, wait for that one.
+    A folder is complete or absent: it gets its name only when ``make`` has returned. One process creates it. The
+    others wait for that one, also in other checkouts.
     """
     final = cache_folder() / name
     if final.is_dir():

@@ -1,4 +1,4 @@
-"""Consul and the S3 server: the machine's own where the version fits, else built with Go into the cache."""
+"""Consul and the S3 server: the installed one if its version fits, else one built with Go into the cache."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _build(tool: GoTool, folder: Path, report: Report) -> None:
     work.mkdir()
     environment = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     if own:
-        # Nobody else on this machine uses Go: leave none of its caches behind.
+        # Nothing else on this machine uses Go, so none of its caches is left behind.
         environment |= {
             "GOPATH": str(work / "gopath"),
             "GOCACHE": str(work / "gocache"),

@@ -36,7 +36,7 @@ KAFKA = (
     Jar("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4", alone=True),
 )
 
-# Without what they depend on: all of it is in Spark already, in newer versions that must not be shadowed.
+# Without their dependencies: Spark already has all of them, in newer versions that must not be shadowed.
 DELTA = (
     *(
         Jar("io.delta", name, DELTA_VERSION, alone=True)
@@ -59,7 +59,7 @@ def kafka_jars(report: Report = lambda _: None) -> Path:
 
 
 def delta_jars(report: Report = lambda _: None) -> list[Path]:
-    """Return the jars Spark needs for Delta, for ``spark.jars``: with them no session touches the network."""
+    """Return the jars that Spark needs for Delta, for ``spark.jars``, so that no session uses the network."""
     return sorted(_fetch(f"delta-{DELTA_VERSION}", DELTA, report).glob("*.jar"))
 
 

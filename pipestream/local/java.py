@@ -27,8 +27,8 @@ _INSTALL = """Java 17 or newer is needed to run Kafka and Spark. Install it, or 
 def find_java_home() -> Path:
     """Return the home of a Java of version 17 or newer: JAVA_HOME, the PATH's, then those below /usr/lib/jvm.
 
-    :raises StackError: there is none. A JAVA_HOME that is set and does not fit is refused, not passed over:
-        Spark would use it all the same.
+    :raises StackError: there is none. A JAVA_HOME that does not fit is refused, not skipped, because Spark would
+        use it anyway.
     """
     named = os.environ.get("JAVA_HOME")
     if named:
@@ -43,7 +43,7 @@ def find_java_home() -> Path:
         if version is not None and version >= MINIMUM:
             return home
         seen.append(f"{home} has Java {version}" if version else f"{home} does not run")
-    raise StackError("\n".join([*(f"{line}, which does not do." for line in seen), _INSTALL]))
+    raise StackError("\n".join([*(f"{line}, which is not enough." for line in seen), _INSTALL]))
 
 
 def _candidates() -> Iterator[Path]:

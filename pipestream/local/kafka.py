@@ -35,7 +35,7 @@ class Kafka(Server):
     stop_timeout_s = 30.0
 
     def fetch(self, report: Report) -> None:
-        # Where the jars are in the cache already, a missing Java would else be noticed when other servers run.
+        # Checked first: if the jars are cached, a missing Java would be noticed only after other servers have started.
         find_java_home()
         kafka_jars(report)
 
@@ -68,11 +68,11 @@ class Kafka(Server):
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(self._folder / "data"),
             "num.partitions": 1,
-            # A misspelt topic must fail, not come into being.
+            # A misspelt topic must fail, not be created.
             "auto.create.topics.enable": "false",
             "default.replication.factor": 1,
             "offsets.topic.replication.factor": 1,
-            # 50 would cost 50 open logs; one broker needs no spreading.
+            # The default of 50 would cost 50 open logs, and there is only one broker.
             "offsets.topic.num.partitions": 4,
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,

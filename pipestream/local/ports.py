@@ -1,4 +1,4 @@
-"""Turn wanted ports into real ones, and refuse those that are taken."""
+"""Choose the ports of servers, and refuse those that are in use."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _FIRST_OUTGOING_PORT = 32_768
 def resolve_ports(wanted: Ports, names: Collection[str], remembered: Ports | None = None) -> Ports:
     """Return ``wanted`` with every 0 among ``names`` replaced by a free port.
 
-    A port remembered from the last start is taken again where it is still free: addresses people have
-    copied stay right.
+    A port from the last start is used again if it is still free, so that addresses that people have copied stay
+    valid.
 
     :raises StackError: two servers would share a port.
     """
@@ -45,16 +45,15 @@ def resolve_ports(wanted: Ports, names: Collection[str], remembered: Ports | Non
 
 
 def _lasting_ports() -> range:
-    """Return the ports that are given to no outgoing connection.
+    """Return the ports that the system does not use for outgoing connections.
 
-    One that is would be free when asked, and taken by some client before its server listens, or while its server is
-    started again.
+    Other ports could be free now and in use by a client before the server listens, or while it restarts.
     """
     try:
         first = int(OUTGOING_PORTS.read_text().split()[0])
     except (OSError, ValueError, IndexError):
         first = _FIRST_OUTGOING_PORT
-    # A machine may be set up to give out nearly all ports; then there is nothing better to choose from.
+    # A machine may use nearly all ports for outgoing connections; then there is no better choice.
     return range(LOWEST_PORT, first if first > 2 * LOWEST_PORT else _FIRST_OUTGOING_PORT)
 
 

@@ -64,7 +64,7 @@ class Postgres(Server):
         self._write_config()
 
     def _make_cluster(self, binaries: Path) -> None:
-        # A cluster that was only half made is not worth keeping, and initdb refuses a folder with files.
+        # An incomplete cluster is removed, because initdb refuses a folder with files.
         shutil.rmtree(self._data, ignore_errors=True)
         self._data.mkdir(parents=True, mode=0o700)
         password_file = self.site.folder / "postgres-password"
@@ -96,11 +96,11 @@ class Postgres(Server):
             password_file.unlink()
 
     def _write_config(self) -> None:
-        """Settings go to a file of our own, so that a change here reaches clusters that exist already."""
+        """Write settings to a file of our own, so that a change here also reaches existing clusters."""
         settings = {
             "listen_addresses": f"'{HOST}'",
             "port": str(self.port),
-            # No socket file: its path may be no longer than about 100 characters.
+            # No socket file, because its path is limited to about 100 characters.
             "unix_socket_directories": "''",
             "max_connections": "200",
             "shared_buffers": "'32MB'",
@@ -180,8 +180,8 @@ def _other_account() -> pwd.struct_passwd | None:
 def _as_account(account: pwd.struct_passwd | None) -> list[str]:
     """Return the command prefix that runs a program under ``account``.
 
-    The program keeps one capability of root, to pass folders that are closed to others: a checkout below
-    a private home would otherwise be out of its reach.
+    The program keeps one capability of root: to traverse folders that are closed to others. Otherwise it could not
+    reach a checkout below a private home.
     """
     if account is None:
         return []

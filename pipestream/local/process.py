@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 # A process is recognised by its pid and start time. psutil derives the start time from clock ticks since
 # boot, so two readings of one process differ by less than this.
 _SAME_START_S = 1.0
-# At the next start a log larger than this is put aside, and the one put aside before it goes.
+# At the next start, a log larger than this is renamed. It replaces the log that was renamed before.
 _LOG_BYTES = 20 * 1024 * 1024
 _LOOK_AGAIN_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """A process by its pid and start time, so that a recycled pid is never taken for it."""
+    """A process by its pid and start time, so that another process with a reused pid is never mistaken for it."""
 
     pid: int
     created: float
@@ -37,7 +37,7 @@ class ProcessRecord:
 def start_process(argv: Sequence[str], environment: Mapping[str, str], log_file: Path) -> ProcessRecord:
     """Start a program in a session of its own, with its output appended to ``log_file``.
 
-    Spawned without a handle in this process, which may end long before its servers do.
+    This process keeps no handle, because it may end long before its servers do.
     """
     log_file.parent.mkdir(parents=True, exist_ok=True)
     if log_file.is_file() and log_file.stat().st_size > _LOG_BYTES:
@@ -60,7 +60,7 @@ def start_process(argv: Sequence[str], environment: Mapping[str, str], log_file:
 
 
 def find_process(record: ProcessRecord) -> psutil.Process | None:
-    """Return the live process of a record; None where it has ended, also if its pid is someone else's now."""
+    """Return the live process of a record; None if it has ended, even if another process has its pid now."""
     try:
         process = psutil.Process(record.pid)
         if abs(process.create_time() - record.created) > _SAME_START_S:
@@ -74,10 +74,10 @@ def find_process(record: ProcessRecord) -> psutil.Process | None:
 
 
 def stop_process(record: ProcessRecord, *, stop_signal: int, timeout_s: float) -> bool:
-    """End a server with all processes it started; return whether it went by itself.
+    """Stop a server with all processes it started; return whether it stopped without being killed.
 
-    Asks the server first and kills what is left after ``timeout_s``. Servers whose parts live in sessions
-    of their own (PostgreSQL, Airflow) are why the family is collected before anything is signalled.
+    Asks the server first, and kills what is left after ``timeout_s``. All processes are collected before the first
+    signal, because parts of some servers (PostgreSQL, Airflow) run in sessions of their own.
     """
     family = _family(record)
     main = find_process(record)
@@ -91,7 +91,7 @@ def stop_process(record: ProcessRecord, *, stop_signal: int, timeout_s: float) -
 
 
 def kill_process(record: ProcessRecord) -> None:
-    """End a server with all its processes at once, as a crash would (SIGKILL)."""
+    """Kill a server with all its processes, as a crash would (SIGKILL)."""
     _kill(_family(record))
     _reap(record.pid)
 
@@ -111,8 +111,8 @@ def _family(record: ProcessRecord) -> list[psutil.Process]:
 def _session(record: ProcessRecord) -> list[psutil.Process]:
     """All live processes of the session the server was started in.
 
-    The system hands no pid out again while its session exists. So if the pid is someone else's now, our
-    session is gone, and a session of that number is theirs.
+    The system does not reuse a pid while its session exists. So if another process has the pid now, our session is
+    gone, and a session of that number is not ours.
     """
     oldest = record.created - _SAME_START_S
     members = []
@@ -136,8 +136,8 @@ def _kill(processes: Sequence[psutil.Process]) -> None:
 def _wait_for_end(processes: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
     """Wait until processes have ended, and return those that have not.
 
-    Not psutil's wait_procs: to it a process runs until its parent takes note of its end. The parent may be another
-    command that has better things to do.
+    Not psutil's wait_procs: for it a process runs until its parent has collected its exit status. The parent may be
+    another command that does not do so.
     """
     deadline = time.monotonic() + timeout_s
     while (left := [process for process in processes if _runs(process)]) and time.monotonic() < deadline:
@@ -160,7 +160,7 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _reap(pid: int) -> None:
-    """Take a child's exit status, if it is a child of ours that has ended."""
+    """Collect the exit status of a process, if it is a child of ours that has ended."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

@@ -33,7 +33,7 @@ def list_servers(site: Site, config_file: Path) -> list[Server]:
 
 
 def setting_values(site: Site) -> dict[str, Any]:
-    """Return the product's settings that aim it at the stack, secrets included."""
+    """Return the product's settings for the stack, secrets included."""
     values: dict[str, Any] = {
         "graphs_folder": str(graphs_folder(site.spec.project)),
         "sources_folder": str(site.folder / "sources"),

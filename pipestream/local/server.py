@@ -40,7 +40,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The command of a server and what its environment has besides this process's."""
+    """The command of a server, and the variables that it needs in addition to this process's."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -50,14 +50,14 @@ class Launch:
 
 
 class Server(ABC):
-    """One server process. Methods are called in the order in which they stand here."""
+    """One server process. Methods are called in the order in which they are defined here."""
 
     name: str
     port_names: ClassVar[tuple[str, ...]]
     needs: ClassVar[tuple[str, ...]] = ()
     stop_signal: ClassVar[int] = signal.SIGTERM
     stop_timeout_s: ClassVar[float] = 20.0
-    # A server that ends is noticed at once; this is for one that starts on a machine with much else to do.
+    # A server that ends is noticed at once. This timeout is for a server that starts on a busy machine.
     ready_timeout_s: ClassVar[float] = 180.0
 
     def __init__(self, site: Site) -> None:
@@ -79,18 +79,18 @@ class Server(ABC):
 
     @abstractmethod
     def fetch(self, report: Report) -> None:
-        """Get programs and libraries; quick when they are cached. Nothing runs yet."""
+        """Download or build programs and libraries; fast when they are cached. Nothing runs yet."""
 
     def initialise(self) -> None:  # noqa: B027 - most servers need it, none must
-        """Make data folders and configuration; keeps what is there."""
+        """Create data folders and configuration; keeps existing data."""
 
     @abstractmethod
     def launch(self) -> Launch:
-        """Say how to start it."""
+        """Return how to start it."""
 
     @abstractmethod
     def check(self) -> None:
         """Talk to it as a client would; any exception means that it is not ready."""
 
     def furnish(self) -> None:  # noqa: B027 - most servers need nothing
-        """Create what clients expect in a ready server; keeps what is there."""
+        """Create what clients expect in a ready server; keeps what exists."""

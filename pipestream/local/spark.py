@@ -21,7 +21,7 @@ _WORKER_MEMORY = "2g"
 
 
 def spark_programs_environment() -> dict[str, str]:
-    """Return the variables that make Spark's programs those of this Python environment."""
+    """Return the variables that make Spark use this Python environment."""
     return {
         "JAVA_HOME": str(find_java_home()),
         "SPARK_HOME": str(spark_home()),
@@ -59,7 +59,7 @@ class SparkMaster(Server):
     def launch(self) -> Launch:
         argv = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
         argv += ["--host", HOST, "--port", str(self.port), "--webui-port", str(self.site.ports.spark_ui)]
-        # An application takes all cores unless told otherwise, and the next one would wait for its end.
+        # By default an application takes all cores, and the next one would wait for its end.
         options = f"-Dspark.deploy.defaultCores={WORKERS * _WORKER_CORES // 2}"
         environment = {"SPARK_DAEMON_MEMORY": "384m", "SPARK_MASTER_OPTS": options}
         return Launch(tuple(argv), {**spark_environment(self.site), **environment})
@@ -78,7 +78,7 @@ class SparkWorker(Server):
         self.name = f"spark-worker-{number}"
 
     def fetch(self, report: Report) -> None:
-        """The master has fetched all there is."""
+        """Nothing to do: the master has fetched everything."""
 
     @property
     def address(self) -> str:
@@ -90,7 +90,7 @@ class SparkWorker(Server):
         argv = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]
         argv += ["--host", HOST, "--cores", str(_WORKER_CORES), "--memory", _WORKER_MEMORY]
         argv += ["--webui-port", "0", "--work-dir", str(work), self.address]
-        # The master's list must tell our workers apart, and the pattern must take all three values.
+        # The master's list must distinguish our workers, and the pattern must accept all three values.
         options = f"-Dspark.worker.idPattern={self.name}-%s-%s-%d -Dspark.worker.cleanup.enabled=true"
         environment = {"SPARK_DAEMON_MEMORY": "384m", "SPARK_WORKER_OPTS": options}
         return Launch(tuple(argv), {**spark_environment(self.site), **environment})

@@ -1,7 +1,7 @@
 """What a local stack consists of: its profile, folder and ports, from arguments and the environment.
 
-Every variable that steers the stack starts with ``PIPESTREAM_STACK_``; ``VARIABLES`` lists them all. Default
-ports are each server's usual port plus 10000, so that they do not meet a server installed on the machine.
+Every variable of the stack starts with ``PIPESTREAM_STACK_``; ``VARIABLES`` lists them all. Default ports are each
+server's usual port plus 10000, so that they do not collide with a server installed on the machine.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ VARIABLES: Mapping[str, str] = {
     f"{STACK_PREFIX}FOLDER": "Folder with all state of the stack; .pipestream unless set.",
     f"{STACK_PREFIX}PROJECT": "Folder with the dags/ and modules/ that the stack runs; the one it was first started "
     "in unless set.",
-    f"{STACK_PREFIX}PROFILE": "embedded (Kafka, PostgreSQL, folders) or full (Consul, S3 and Spark besides); a "
-    "folder keeps the one it was made with.",
+    f"{STACK_PREFIX}PROFILE": "embedded (Kafka, PostgreSQL, folders) or full (also Consul, S3 and Spark); a "
+    "folder keeps the profile it was created with.",
     f"{STACK_PREFIX}POSTGRES": "auto (the system's PostgreSQL if it fits) or packaged (the Python package's).",
 } | {port_variable(name): f"Port of {text}; 0 picks a free one." for name, text in _PORT_HELP.items()}
 """Every environment variable of the stack, with its meaning."""
@@ -104,7 +104,7 @@ def load_spec(
     environment: Mapping[str, str] | None = None,
     **ports: int,
 ) -> StackSpec:
-    """Return the spec; an argument beats the environment, which beats what the folder's stack had, and the default.
+    """Return the spec. Precedence: argument, environment, the folder's existing stack, default.
 
     :param free_ports: every port not given as an argument is a free one, whatever the environment says.
     :param ports: ``kafka_port=…``, ``postgres_port=…`` and so on.

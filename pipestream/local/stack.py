@@ -76,7 +76,7 @@ class Stack:
     # -- start, stop, look ------------------------------------------------------------------------
 
     def fetch(self, report: Report = _quiet) -> list[str]:
-        """Get the programs and libraries of every server into the user's cache, and return the servers' names.
+        """Download or build every server's programs into the user's cache, and return the servers' names.
 
         :raises StackError: one could not be fetched or built; the message has the tool's last lines.
         """
@@ -128,17 +128,17 @@ class Stack:
             return [server.name for server in servers]
 
     def status(self) -> list[ServerStatus]:
-        """Return how each server is now; asks every live server for an answer."""
+        """Return the current state of each server; sends a request to every live one."""
         state = read_state(self._state_file)
-        # Where nothing was ever started there are no secrets yet, and looking must not make any.
+        # If nothing was ever started there are no secrets yet, and showing the status must not create any.
         site = self._site(state) if state else Site(self.spec, self.spec.ports, NO_SECRETS)
         return [self._status_of(server, state) for server in self._list(site)]
 
     @contextmanager
     def running(self, report: Report = _quiet, *, names: Collection[str] | None = None) -> Iterator[Stack]:
-        """Have the stack, or the servers called ``names``, up inside the block.
+        """Start the stack, or the servers called ``names``, for the block.
 
-        Then stop what this started, also on Ctrl-C and SIGTERM.
+        At its end, stop what this call started, also on Ctrl-C and SIGTERM.
         """
         started: list[str] = []
 
@@ -158,11 +158,11 @@ class Stack:
 
     @contextmanager
     def shared(self, report: Report = _quiet, *, names: Collection[str] | None = None) -> Iterator[Stack]:
-        """Have the stack, or the servers called ``names``, up inside the block, with others that do the same.
+        """Start the stack, or the servers called ``names``, for the block, shared with other processes.
 
-        The last one to leave stops all servers, whoever started them, and removes their data: two test runs of one
-        checkout share a stack, what a killed run left behind is stopped by the next, and a broker that finds the
-        thousands of topics of earlier runs would take minutes to start.
+        The last process to leave stops all servers, whichever process started them, and removes their data. Two test
+        runs of one checkout share a stack, and the next run stops what a killed run left behind. The data is removed
+        because a broker with the thousands of topics of earlier runs would need minutes to start.
         """
         self.spec.folder.mkdir(parents=True, exist_ok=True)
         with (self.spec.folder / "users.lock").open("w") as users, signals_as_exit():
@@ -189,11 +189,11 @@ class Stack:
         return load_settings(**{**absent, **setting_values(self.site()), **overrides})
 
     def environment(self) -> dict[str, str]:
-        """Return the environment for child processes: this process's, aimed at the stack."""
+        """Return the environment for child processes: this process's, configured for the stack."""
         return {**os.environ, **airflow_environment(self.site()), **self._aim()}
 
     def prepare_airflow(self) -> dict[str, str]:
-        """Make Airflow's home and database, without daemons; return the environment for ``airflow``."""
+        """Create Airflow's home and database, without starting it; return the environment for ``airflow``."""
         with locked_folder(self.spec.folder):
             prepare_airflow(self.site())
         return self.environment()
@@ -203,7 +203,7 @@ class Stack:
         return ADMIN, self.site().secrets.airflow_password
 
     def server(self, name: str) -> ServerHandle:
-        """Return a handle on one server, to break and mend it.
+        """Return a handle on one server, to break and repair it.
 
         :raises StackError: this stack has no server of that name.
         """
@@ -254,7 +254,7 @@ class Stack:
                 f"{STACK_PREFIX}FOLDER, or stop this one and remove its folder"
             )
         if state and live:
-            # What runs stays part of the stack: `up` without Airflow must not orphan it.
+            # Running servers stay part of the stack: `up` without Airflow must not orphan a running Airflow.
             spec = replace(spec, airflow=spec.airflow or state.airflow)
         servers = self._list(Site(spec, spec.ports, secrets))
         wanted = spec.ports
@@ -265,14 +265,14 @@ class Stack:
         return Site(spec, ports, secrets)
 
     def _clear_leftovers(self, missing: Sequence[Server]) -> None:
-        """End what servers that crashed have left running, which would hold their ports."""
+        """End the processes that crashed servers have left behind, because they would hold the ports."""
         state = read_state(self._state_file)
         for server in missing:
             if state and (record := state.processes.get(server.name)):
                 kill_process(record)
 
     def _remember(self, site: Site) -> None:
-        """Write down the stack that is about to start, and the settings that reach it."""
+        """Save the stack that is about to start, and the settings for it."""
         state = read_state(self._state_file)
         processes = {
             name: record for name, record in (state.processes if state else {}).items() if find_process(record)
@@ -323,7 +323,7 @@ class ServerHandle:
         kill_process(record)
 
     def stop(self) -> None:
-        """Stop it in good order."""
+        """Stop it cleanly."""
         self._stack.down(names=[self.name])
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""Start servers side by side, each when those it needs are ready; stop them the other way round."""
+"""Start servers side by side, each when those it needs are ready. Stop them in the reverse order."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Starter:
 
     @staticmethod
     def _raise_cause(error: BaseException, futures: Sequence[Future[None]]) -> None:
-        """Raise what went wrong first, not the giving up that followed from it."""
+        """Raise the first error, not the errors of servers that were given up because of it."""
         if isinstance(error, AbandonedError):
             causes = [future.exception() for future in futures]
             error = next((cause for cause in causes if cause and not isinstance(cause, AbandonedError)), error)

@@ -87,7 +87,7 @@ def write_state(file: Path, state: StackState) -> None:
 
 
 def load_secrets(file: Path) -> Secrets:
-    """Return the stack's secrets, made up the first time."""
+    """Return the stack's secrets; they are generated the first time."""
     try:
         return Secrets(**json.loads(file.read_text()))
     except FileNotFoundError:

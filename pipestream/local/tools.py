@@ -68,7 +68,7 @@ def run_tool(
 
 
 def get_json(url: str, timeout_s: float = 3.0) -> Any:
-    """Return the JSON a local server answers with. Proxies do not apply: it is this machine."""
+    """Return the JSON that a local server answers. Proxies are not used, because it is this machine."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(url, timeout=timeout_s) as answer:
         return json.load(answer)

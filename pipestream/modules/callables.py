@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pipestream.modules.module import ModuleContext
 
 MAX_FAN_OUT = 10_000
-"""Documents one call may return: one that yields for ever would fill the memory before its time is up."""
+"""Documents one call may return. A generator that never ends would fill the memory before its timeout."""
 _MAX_MESSAGE_LENGTH = 500
 
 
@@ -71,11 +71,11 @@ class CallableModule:
         for item in answer:
             if not isinstance(item, PipeDoc):
                 raise ModuleFailed(
-                    f"{self._spec}: item {len(documents)} of its answer is {type(item).__name__}, no PipeDoc"
+                    f"{self._spec}: item {len(documents)} of its answer is {type(item).__name__}, not PipeDoc"
                 )
             if len(documents) == MAX_FAN_OUT:
                 raise ModuleFailed(f"{self._spec} returned more than {MAX_FAN_OUT} documents for one")
-            # A generator may change and yield one and the same object again and again.
+            # A generator may change and yield the same object again and again.
             documents.append(PipeDoc())
             documents[-1].CopyFrom(item)
         return documents

@@ -2,7 +2,7 @@
 
 In the main thread of a process (where Spark's workers run their tasks) a timer signal raises inside the call,
 which ends loops, sleeps and blocking system calls. In other threads (the gRPC engine's) the call runs in a
-thread of its own; when its time is up the caller goes on, and the exception is raised in that thread as soon
+thread of its own; when its time is up the caller continues, and the exception is raised in that thread as soon
 as it runs Python code again. Neither stops native code that never looks for signals: a module built on such
 code belongs behind ``grpc:`` or ``unix:``, where a deadline always holds.
 """
@@ -35,11 +35,11 @@ class DeadlineExceeded(Exception):
 
 
 class TooManyHanging(Exception):
-    """So many earlier calls still hang that no more are begun."""
+    """Too many earlier calls still hang, so no more are started."""
 
 
 class _TimeUp(BaseException):
-    """Raised inside the call; no Exception, so that a module's ``except Exception`` lets it pass."""
+    """Raised inside the call. It is not an Exception, so that a module's ``except Exception`` does not catch it."""
 
 
 def call_with_deadline(call: Callable[[], _Result], timeout_s: float) -> _Result:
@@ -71,7 +71,7 @@ def _call_in_main(call: Callable[[], _Result], timeout_s: float) -> _Result:
         signal.setitimer(signal.ITIMER_REAL, timeout_s, _AGAIN_S)
         return call()
     finally:
-        # First, and without a call, so that no signal can come between: from here on `ring` does nothing.
+        # First, and without a call, so that no signal can arrive in between: from here on `ring` does nothing.
         running = False
         left_s = max(outer_s - (time.monotonic() - started), 0.001) if outer_s else 0.0
         signal.setitimer(signal.ITIMER_REAL, 0)

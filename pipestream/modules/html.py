@@ -62,7 +62,7 @@ class _Reader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if not self._inside:
-            # Source lines are no lines of text: only tags break them.
+            # Line breaks of the source do not count: only tags break lines of text.
             self.text.append(data.replace("\n", " "))
         elif self._inside[-1] == "title":
             self.title.append(data)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ModuleContext:
-    """What a module may know besides the document."""
+    """What a module gets in addition to the document."""
 
     graph_id: str
     node_id: str
@@ -24,26 +24,26 @@ class ModuleContext:
     idempotency_key: str = ""
     """The same for every repeat of the same work: a crash may call a module twice for one document."""
     trace_id: str = ""
-    """As whoever sent the document set it, for the logs of everyone who works on it."""
+    """Set by the sender of the document, for the logs of everything that works on it."""
     config: Mapping[str, Any] = field(default_factory=dict)
     config_params: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 300.0
 
 
 class HopStatus(StrEnum):
-    """How a hop went, as a stream's history says it."""
+    """How a hop ended, as recorded in a stream's history."""
 
     SUCCESS = "SUCCESS"
     PARTIAL = "PARTIAL"
-    """The module could do only part of its work, and the document goes on."""
+    """The module could do only part of its work, and the document continues."""
     SKIPPED = "SKIPPED"
-    """A filter or the module passed the document over."""
+    """A filter or the module skipped the document."""
     FAILED = "FAILED"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a module makes of a document, and what it says about it. The history keeps that of a partial result."""
+    """A module's documents, and its message about them. The history keeps the message of a partial result."""
 
     documents: Sequence[PipeDoc]
     status: HopStatus = HopStatus.SUCCESS
@@ -58,13 +58,13 @@ class Module(Protocol):
     """A step that a node runs."""
 
     def process(self, document: PipeDoc, context: ModuleContext) -> Sequence[PipeDoc] | Answer:
-        """Return what becomes of a document: one is routed, several fan out, none ends its route happily.
+        """Return the resulting documents: one is routed, several fan out, none ends the route successfully.
 
-        A module that has no more to say than its documents returns just them.
+        A module without a message may return just the documents.
 
         :raises ModuleFailed: the module answered with an error.
         :raises ModuleUnavailable: it could not be reached, or ran out of time.
         """
 
     def close(self) -> None:
-        """Give back connections and processes."""
+        """Close connections and end processes."""

@@ -25,8 +25,8 @@ MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 CHANNEL_OPTIONS = [
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    # gRPC fails calls at once until its pause before reconnecting is over, 1 to 120 s by default;
-    # that would use up every try of a document whose module has been back for a while.
+    # After a lost connection gRPC pauses for 1 to 120 s by default, and fails calls at once until then.
+    # That would use all attempts of a document, although its module may be back already.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
@@ -35,7 +35,7 @@ TRANSIENT_CODES = {
     grpc.StatusCode.ABORTED,
     grpc.StatusCode.CANCELLED,
     grpc.StatusCode.DEADLINE_EXCEEDED,
-    # A server with full queues answers so. A message over gRPC's size limit does too, and costs a few tries more.
+    # The answer of a server with full queues. A message over gRPC's size limit gets it too, and costs a few attempts.
     grpc.StatusCode.RESOURCE_EXHAUSTED,
     grpc.StatusCode.UNAVAILABLE,
 }
@@ -81,7 +81,7 @@ class GrpcModule:
                 list(response.log_entries),
             )
         if not documents and response.outcome == service.PROCESSING_OUTCOME_UNSPECIFIED:
-            # A service that does nothing yet answers an empty message too; no document may end that way.
+            # An unimplemented service may answer an empty message too; it must not end a document.
             raise ModuleFailed(f"grpc:{self._target} answered with neither an outcome nor a document")
         return Answer(documents)
 
@@ -125,7 +125,7 @@ def _details(response: ProcessDataResponse) -> dict[str, Any]:
 
 
 def _reason(response: ProcessDataResponse) -> str:
-    """Return what a failed module says of it: its error details, else its log, else that it says nothing."""
+    """Return a failed module's message: its error details, else its log, else that it gave no reason."""
     if response.HasField("error_details") and response.error_details.fields:
         return json_format.MessageToJson(response.error_details, indent=None)[:500]
     messages = [*response.partial_failure_details, *(entry.message for entry in response.log_entries)]

@@ -40,7 +40,7 @@ class IdentityModule:
 
 
 def parse_module(spec: str) -> ModuleSpec:
-    """Take a node's ``module`` apart, without looking whether the module is there.
+    """Parse a node's ``module``, without checking whether the module exists.
 
     :raises GraphInvalid: it does not follow any of the forms.
     """
@@ -74,9 +74,9 @@ def resolve_module(spec: str, context: PluginContext | None = None) -> Module:
 
     A Python module is imported here; a remote one is reached at its first document.
 
-    :param context: what a module kind may know; the settings of this process unless given.
-    :raises GraphInvalid: the spec is malformed, or names a Python callable that is not there. It is the graph
-        that is wrong, so the run ends; no document is to blame.
+    :param context: settings and secrets for a module kind; those of this process unless given.
+    :raises GraphInvalid: the spec is malformed, or names a Python callable that does not exist. The graph is wrong,
+        not a document, so the run ends.
     :raises PluginBroken: its kind is of another package, and fails.
     """
     parsed = parse_module(spec)

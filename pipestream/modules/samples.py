@@ -1,4 +1,4 @@
-"""The sample graph's modules, with nothing but the standard library: tell kinds apart, parse, enrich.
+"""The sample graph's modules, with only the standard library: find the kind of a document, parse it, enrich it.
 
 They read no clock and no random numbers, so that a repeat gives the same bytes.
 """

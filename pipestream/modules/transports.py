@@ -1,7 +1,7 @@
-"""How a stream is handed over to a node that lives elsewhere: the node's ``engine``, taken apart and opened.
+"""Send a stream to a node that lives elsewhere: parse the node's ``engine`` and open its transport.
 
-Kafka is not one of these transports. What goes by Kafka is written in the transaction that commits the offsets, exactly
-once. A transport is called before that transaction, so a crash may hand a stream over twice, under the same key.
+Kafka is not one of these transports. Records for Kafka are written in the transaction that commits the offsets, exactly
+once. A transport is called before that transaction, so after a crash it may send a stream twice, with the same key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HOST_PORT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re
 
 
 class EdgeTransport(Protocol):
-    """Hands streams over. Threads do not share one."""
+    """Sends streams. Threads do not share one."""
 
     def process(self, stream: PipeStream, idempotency_key: str, timeout_s: float) -> None:
         """Return once the other side has the stream, and will not lose it.
@@ -30,7 +30,7 @@ class EdgeTransport(Protocol):
         """
 
     def close(self) -> None:
-        """Give back connections."""
+        """Close connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class EngineAddress:
 
 
 def parse_engine(text: str) -> EngineAddress:
-    """Take a node's ``engine`` apart, without importing the transport.
+    """Parse a node's ``engine``, without importing the transport.
 
     :raises ValueError: it has neither form, or no installed transport has the name.
     """
@@ -57,7 +57,7 @@ def parse_engine(text: str) -> EngineAddress:
 
 
 def open_transport(engine: str, context: PluginContext | None = None) -> EdgeTransport:
-    """Return what hands streams over to a node's ``engine``. Close it when done.
+    """Return the transport that sends streams to a node's ``engine``. Close it when done.
 
     :raises ValueError: it is not an address, or its transport refuses the target.
     :raises PluginBroken: its transport is of another package, and fails.

@@ -5,7 +5,7 @@ base64), then the writing side is closed. A node that has a ``config`` or ``conf
 keys ``@config`` and ``@config_params`` of that object; no field of a document can have such a name, and an answer may
 repeat them. The answer runs to the end of the connection:
 
-* an object: the document that goes on;
+* an object: the document that continues;
 * an array of objects: several documents;
 * ``null`` or ``[]``: none;
 * an object with ``error`` (and ``message``, ``type``, ``traceback`` and more, there or in ``details``): it failed.
@@ -37,8 +37,8 @@ _READ_BYTES = 64 * 1024
 class SocketModule:
     """Sends documents to the process that listens at ``path``.
 
-    JSON has no room for protobuf fields that this version does not know. They are put back into the answer
-    where the message they belong to is still there.
+    JSON cannot carry protobuf fields that this version does not know. They are added to the answer again if the
+    message they belong to is still there.
     """
 
     def __init__(self, path: str) -> None:
@@ -105,7 +105,7 @@ def _request(document: PipeDoc, context: ModuleContext) -> dict[str, Any]:
 
 
 def _exchange(path: str, payload: bytes, timeout_s: float) -> bytes:
-    """Send ``payload`` and return the whole answer; the time is for all of it, not for each read."""
+    """Send ``payload`` and return the whole answer; the timeout is for all of it, not for each read."""
     deadline = time.monotonic() + timeout_s
 
     def left_s() -> float:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def carry_unknown_fields(source: Message, target: Message) -> None:
     """Add the unknown fields of ``source`` to ``target``, message by message, where both have the message.
 
-    Elements of lists and maps are left out: which of them still belong together only the module knows.
+    Elements of lists and maps are left out: only the module knows which of them still belong together.
     """
     bare = type(source)()
     bare.CopyFrom(source)

@@ -1,4 +1,4 @@
-"""Make sample documents: the same seed makes the same files, byte for byte and with the same times."""
+"""Generate sample documents: the same seed gives the same files, byte for byte and with the same times."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class SampleReport:
 def write_sample_documents(folder: Path, count: int = 240, seed: int = 7) -> SampleReport:
     """Write ``count`` small documents of six kinds into ``folder``, the broken ones among them.
 
-    Each of those in ``broken/`` is broken in another way, so that the sample graph makes it a dead letter.
-    Files already there under the same names are overwritten, others are left alone.
+    Each file in ``broken/`` is broken in a different way, so that it becomes a dead letter in the sample graph.
+    Existing files with the same names are overwritten; others stay.
 
     :raises ValueError: ``count`` has no room for one of each kind and the broken ones.
     """

@@ -45,7 +45,7 @@ def test_an_incomplete_ledger_is_said_in_the_line_and_fails_the_demo():
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"documents_in": 241}, "241 documents went in, and 240 came to an end"),
+        ({"documents_in": 241}, "241 documents went in, and 240 reached an end"),
         ({"happy_end_in_topic": 233}, "the ledger counts 234 at happy-end, its topic 233"),
         ({"dead_letters_in_topics": 7}, "the ledger counts 6 dead letters, their topics 7"),
     ],

@@ -94,7 +94,7 @@ def test_a_machine_with_old_javas_only_is_told_which_they_are(bare_machine, make
     with pytest.raises(StackError) as caught:
         find_java_home()
 
-    assert str(caught.value) == f"{home} has Java 8, which does not do.\n{WHAT_TO_INSTALL}"
+    assert str(caught.value) == f"{home} has Java 8, which is not enough.\n{WHAT_TO_INSTALL}"
 
 
 @pytest.mark.usefixtures("bare_machine")

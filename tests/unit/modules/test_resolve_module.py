@@ -165,7 +165,7 @@ def test_the_callers_document_is_never_changed(module_file):
         ("b'bytes'", "returned bytes; expected a PipeDoc"),
         ("{'doc_id': 'd'}", "returned dict; expected a PipeDoc"),
         ("True", "returned bool; expected a PipeDoc"),
-        ("[document, 'text']", "item 1 of its answer is str, no PipeDoc"),
+        ("[document, 'text']", "item 1 of its answer is str, not PipeDoc"),
     ],
 )
 def test_any_other_answer_is_a_failure_that_names_its_type(module_file, value, message):
