@@ -36,7 +36,8 @@ log = logging.getLogger(__name__)
 
 DEFAULT_GRACE = timedelta(hours=24)
 SHORTEST_GRACE = timedelta(hours=1)
-"""Far longer than a chunk of records is at work between the moment it is read and its commit (a minute or two)."""
+"""Longer than a chunk of records is at work, from its reading to its commit: minutes. Where modules are so slow that a
+chunk takes hours (``chunk_records`` times their seconds), the operator has to give more."""
 
 
 def expire_documents(
