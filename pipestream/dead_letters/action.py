@@ -25,7 +25,7 @@ class ActionRequest:
     limit: int | None = None
     """Most letters to decide about."""
     max_replays: int = DEFAULT_MAX_REPLAYS
-    """A letter that was replayed so often is quarantined instead."""
+    """A letter that was replayed this often is quarantined instead."""
     by: str = ""
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ def replay_record(letter: DeadLetter, topic: str, action_id: str) -> OutputRecor
 
 
 def decide(letter: DeadLetter, plan: ActionPlan) -> State | None:
-    """Return what an action decides about a letter; None if it passes over it. Pure."""
+    """Return what an action decides about a letter; None if it skips it. Pure."""
     if letter.state not in plan.act.applies_to or not plan.selection.matches(letter):
         return None
     is_capped = letter.replays >= plan.max_replays and letter.state is not State.RELEASED

@@ -1,11 +1,11 @@
 """What is decided about dead letters: plans, batches of decisions, and the state they add up to. Pure.
 
-Kafka deletes no single record, so that a letter is replayed, quarantined or purged must be written down
-somewhere. It is written in one topic, ``dlq-decisions``, **in the same Kafka transaction** as the records that
-a replay sends. That alone makes a replay exactly once, and nothing else has to be kept in step with it:
+Kafka cannot delete a single record, so it must be recorded that a letter was replayed, quarantined or purged. It is
+recorded in one topic, ``dlq-decisions``, **in the same Kafka transaction** as the records that a replay sends. That
+alone makes a replay exactly once, and there is no second store to keep consistent:
 
-* A consumer group's offset cannot say which letters a filter passed over, and Kafka forgets a quiet group's
-  offsets; a table in PostgreSQL or Delta could not be part of the transaction and would need reconciling.
+* A consumer group's offset cannot say which letters a filter skipped, and Kafka forgets the offsets of an inactive
+  group. A table in PostgreSQL or Delta could not be part of the transaction and would need reconciling.
 * A **batch** names the letters decided in one transaction, and how far its action has read. An action that
   died resumes there; letters that any action has decided are not open for another one.
 * A **plan** fixes an action's ranges and filters before its work. The first plan under an id is the one that
@@ -57,7 +57,7 @@ class Act(Enum):
 
     @property
     def applies_to(self) -> frozenset[State]:
-        """Return the states of the letters it is for; it passes over all others."""
+        """Return the states of the letters that it acts on; it skips all others."""
         return _APPLIES_TO[self]
 
     @property
@@ -92,7 +92,7 @@ class PlannedRange:
 
 @dataclass(frozen=True, slots=True)
 class ActionPlan:
-    """What an action set out to do. Written before any work, never changed."""
+    """What an action will do. Written before any work, never changed."""
 
     action_id: str
     act: Act
@@ -151,7 +151,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Decisions:
-    """All that is decided, as the log's records add up."""
+    """All decisions, added up from the log's records."""
 
     plans: dict[str, ActionPlan] = field(default_factory=dict)
     progress: dict[tuple[str, str, int], int] = field(default_factory=dict)
@@ -198,7 +198,7 @@ def add_up(records: Iterable[InputRecord]) -> Decisions:
 
 
 def to_runs(offsets: Iterable[int]) -> list[tuple[int, int]]:
-    """Return sorted offsets as half-open runs, which is how letters of one chunk mostly lie."""
+    """Return sorted offsets as half-open ranges, because the letters of one chunk are mostly next to each other."""
     runs: list[tuple[int, int]] = []
     for offset in offsets:
         if runs and runs[-1][1] == offset:

@@ -29,7 +29,7 @@ class NoWayBack(TerminalError):
 
 
 class Destinations:
-    """The ways back that a set of graphs, or failing them the names of topics, allow."""
+    """The topics that letters can go back to, by a set of graphs or, without a graph, by the names of topics."""
 
     def __init__(self, graphs: Sequence[Graph], topics: Collection[str]) -> None:
         """
@@ -79,7 +79,7 @@ class Destinations:
         if not leading:
             raise NoWayBack(
                 f"no topic leads to node {node_id} of graph {graph.graph_id} but the intake of its datasource, which "
-                f"would start the document anew; upload it again"
+                f"would start the document from the beginning; upload it again"
             )
         if letter.origin and letter.origin.topic in leading:
             return letter.origin.topic
@@ -88,7 +88,7 @@ class Destinations:
 
 
 def _by_name(letter: DeadLetter, lies_in: TopicName | None) -> str:
-    """Without the graph, the names of topics say it, if they follow the convention."""
+    """Find the topic without the graph, by the names of topics, if they follow the convention."""
     origin = _parse(letter.origin.topic) if letter.origin else None
     if origin and origin.kind in (TopicKind.NODE, TopicKind.BRIDGE) and origin.local_id == letter.node_id:
         return str(origin)

@@ -1,7 +1,7 @@
-"""A dead letter as a value, read from any record that lies in a dead-letter topic.
+"""A dead letter as a value, read from any record in a dead-letter topic.
 
-Records of other tools are welcome there: whatever a header does not say, the record itself or its topic's
-name says, or it is empty.
+Records of other tools may be there too. A value that is missing in the headers is taken from the record itself or from
+its topic's name, or is empty.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, order=True)
 class LetterId:
-    """Where a letter lies. Kafka never moves a record, so this names it for good."""
+    """Where a letter is. Kafka never moves a record, so this id never changes."""
 
     topic: str
     partition: int
@@ -70,7 +70,7 @@ class LetterId:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the record lay that failed. Numbers a foreign tool left out are None."""
+    """Where the record was that failed. Numbers that another tool left out are None."""
 
     topic: str
     partition: int | None
@@ -113,7 +113,7 @@ class DeadLetter:
 
 
 def read_letter(record: InputRecord, decision: Decision | None = None) -> DeadLetter:
-    """Return the dead letter that a record is. Never fails: a dead-letter topic may hold anything."""
+    """Return a record as a dead letter. Never fails: a dead-letter topic may hold anything."""
     headers = record.headers
     time = datetime.fromtimestamp(max(0, record.timestamp_ms) / 1000, UTC)
     failed_at = _time(header(headers, OWN + "failed-at")) or time

@@ -34,7 +34,7 @@ class DecisionLog:
         self._broker.create([TopicSpec(DECISIONS_TOPIC, 1, KEEP_FOREVER_MS, Purpose.DEAD_LETTERS)])
 
     def read(self) -> Decisions:
-        """Return what is decided. A transaction that is open somewhere may hold back the newest decisions."""
+        """Return the decisions. An open transaction may hold back the newest ones."""
         try:
             self._broker.identify(DECISIONS_TOPIC)
         except TopicMissing:
@@ -42,11 +42,11 @@ class DecisionLog:
         return add_up(self._records(self._broker.watermarks(DECISIONS_TOPIC, [0])[0]))
 
     def read_settled(self) -> Decisions:
-        """Return all that is decided, waiting for transactions that are still open.
+        """Return all decisions, after waiting for transactions that are still open.
 
-        Whoever has fenced the earlier actions on a partition, and then reads this, knows every decision about
-        that partition's letters. The last stable offset alone would not do: another topic's open transaction
-        holds it back, and with it decisions that are committed.
+        A process that has fenced the earlier actions on a partition, and then reads this, knows every decision about
+        that partition's letters. The last stable offset alone is not enough: another topic's open transaction holds
+        it back, and with it decisions that are committed.
 
         :raises BrokerUnavailable: a transaction stayed open for longer than the broker allows.
         """

@@ -39,7 +39,7 @@ def to_dlq_message(letter: DeadLetter, *, with_body: bool = True) -> DlqMessage:
 
 
 def summarize(letter: DeadLetter) -> dict[str, Any]:
-    """Return what a list shows of a letter, with the keys of ``--json``."""
+    """Return the values that a list shows for a letter, with the keys of ``--json``."""
     return {
         "id": str(letter.letter_id),
         "state": letter.state.value,
@@ -62,7 +62,7 @@ def summarize(letter: DeadLetter) -> dict[str, Any]:
 
 
 def describe(letter: DeadLetter, *, with_body: bool = False) -> dict[str, Any]:
-    """Return all there is to a letter: summary, key, headers and the decoded stream, without its text and blobs."""
+    """Return everything about a letter: summary, key, headers and the decoded stream, without its text and blobs."""
     stream = stream_of(letter.record)
     if stream is not None and not with_body:
         stream = _without_body(stream)

@@ -5,7 +5,7 @@ Per partition of a dead-letter topic, as a drain does it:
 1. Start the partition's transactional producer. Its id is the same for every action, so that fences every earlier
    one, whatever its name, and aborts what it left open.
 2. Only then read the decisions: nobody else can decide about these letters any more. Continue where the action's own
-   batches end, and leave alone what any action has decided.
+   batches end, and skip letters that any action has decided.
 3. Per chunk: read, select, then in one transaction send the replayed records and the batch of decisions.
 
 The transaction also commits how far the action has read as the offset of a consumer group of its own, so that
@@ -49,8 +49,8 @@ def run_action(
 ) -> ActionReport:
     """Plan an action, or resume its plan, and carry it out.
 
-    :param graphs: those whose letters are replayed, to find the way back.
-    :param broker: another to act on than the one of the settings; a model of one, in tests.
+    :param graphs: the graphs whose letters are replayed, to find the topics that they go back to.
+    :param broker: the broker to use instead of the one in the settings; in tests, a model of one.
     :raises ActionConflict: the id was used for another action.
     :raises PlannedTwice: another process planned under the same id at the same moment, and came first.
     :raises ProducerFenced: another action has taken over a partition; this one may be repeated under its id.
@@ -77,7 +77,7 @@ def resume_action(
 
 def _find_or_make_plan(request: ActionRequest, broker: LetterBroker, settings: Settings) -> ActionPlan:
     # Not the settled state: it would wait for a transaction that a dead action left open, and that is only
-    # aborted when its producer is fenced, further on. A plan that is missed here is found there.
+    # aborted when its producer is fenced later. A plan that is missed here is found then.
     plan = broker.log.read().plans.get(request.action_id)
     if plan is None:
         plan = make_plan(request, settings, broker)
@@ -168,8 +168,8 @@ class _Action:
         identity = self._broker.identify(planned.topic)
         if identity.topic_id != planned.topic_id:
             raise ActionConflict(
-                f"{planned.topic} was deleted and made again since {self.plan.action_id} was planned, and its letters "
-                f"with it; start another action"
+                f"{planned.topic} was deleted and created again since {self.plan.action_id} was planned, and its "
+                f"letters with it; start another action"
             )
         # Retention may have deleted letters since; what is gone can be neither replayed nor purged.
         low = self._broker.watermarks(planned.topic, [planned.partition])[planned.partition].low

@@ -77,11 +77,11 @@ class SocketModule:
 
     def _failure(self, answer: dict[str, Any]) -> ModuleFailed:
         inner = answer.get("details")
-        told = {key: value for key, value in answer.items() if key not in ("details", _CONFIG, _CONFIG_PARAMS)}
-        told |= inner if isinstance(inner, dict) else {"details": inner} if inner else {}
-        text = ": ".join(str(told[key]) for key in ("error", "type", "message") if told.get(key))
-        kind, trace, _ = (str(told.pop(key, None) or "") for key in ("type", "traceback", "message"))
-        return ModuleFailed(f"unix:{self._path}: {text[:500]}", error_type=kind, trace=trace, details=told)
+        answered = {key: value for key, value in answer.items() if key not in ("details", _CONFIG, _CONFIG_PARAMS)}
+        answered |= inner if isinstance(inner, dict) else {"details": inner} if inner else {}
+        text = ": ".join(str(answered[key]) for key in ("error", "type", "message") if answered.get(key))
+        kind, trace, _ = (str(answered.pop(key, None) or "") for key in ("type", "traceback", "message"))
+        return ModuleFailed(f"unix:{self._path}: {text[:500]}", error_type=kind, trace=trace, details=answered)
 
     def _document(self, item: Any, original: PipeDoc) -> PipeDoc:
         if not isinstance(item, dict):

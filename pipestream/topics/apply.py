@@ -143,8 +143,8 @@ def _refuse_invalid(graph: Graph, others: list[Graph]) -> list[str]:
     check = check_graph(graph, name, look_up=True)
     problems = [*check.problems]
     if not problems:
-        beside = [(f"graph {other.graph_id}", other) for other in others]
-        problems = check_together([*beside, (name, graph)])
+        active = [(f"graph {other.graph_id}", other) for other in others]
+        problems = check_together([*active, (name, graph)])
     if problems:
         raise GraphInvalid(problems)
     return [str(warning) for warning in check.warnings]

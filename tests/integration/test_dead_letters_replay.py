@@ -248,7 +248,7 @@ def test_a_topic_made_again_under_its_name_has_letters_of_its_own(letters):
     letters.fail("bad-2")
 
     assert letters.open_ids() == ["bad-2"]
-    with pytest.raises(ActionConflict, match="was deleted and made again"):
+    with pytest.raises(ActionConflict, match="was deleted and created again"):
         resume_action(request.action_id, letters.settings)
 
 
