@@ -17,7 +17,7 @@ from dataclasses import asdict
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipestream.errors import SettingsInvalid
+from pipestream.errors import TerminalError
 from pipestream.ledger import Ledger
 from pipestream.ledger.upkeep import SHORTEST_RETENTION_HOURS, Tidied, checkpoint, retention_hours, tidy
 from pipestream.settings import load_settings
@@ -35,7 +35,7 @@ def main() -> int:
     found = ledger.delta_tables()
     try:
         hours = {name: retention_hours(table, arguments.retention_hours) for name, table in found.items()}
-    except SettingsInvalid as error:
+    except TerminalError as error:
         parser.error(str(error))
     if ledger.is_on_disk and found:
         spark = delta_session("ledger upkeep")

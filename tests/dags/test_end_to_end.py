@@ -33,7 +33,7 @@ from pipestream_testing.books import (
     Books,
 )
 
-pytestmark = [pytest.mark.stack, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.stack, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")

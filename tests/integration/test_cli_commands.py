@@ -92,7 +92,7 @@ def test_topics_that_are_not_drained_show_what_they_hold_without_asking_the_ledg
     Pipeline(settings, applied).send(dead, ["a", "b", "c"])
     asked = []
     monkeypatch.setattr(
-        "pipestream.views.audit.audit_topic", lambda *args: asked.append(args[-1]) or audit_topic(*args)
+        "pipestream.views.topics.audit_topic", lambda *args: asked.append(args[-1]) or audit_topic(*args)
     )
 
     rows = {row["topic"]: row for row in run("topics", "--graph", applied, "--json").json()}

@@ -18,7 +18,7 @@ import pytest
 from pipestream.local import Stack
 from pipestream_testing.waiting import wait_until
 
-DEADLINE_S = 3000.0
+DEADLINE_S = 900.0
 """For a run of a few Spark jobs, on a machine that has many other things to do."""
 wait_for = partial(wait_until, timeout_s=DEADLINE_S, poll_s=0.5)
 
