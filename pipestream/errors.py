@@ -50,7 +50,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - ModuleFailed            a module answered with an error (record)
     - HopsExceeded            a document took more hops than the graph allows (record)
     - StartUnknown            a group's offsets do not say where to start [offsets.start]
-    - VersionMissing          there is no such version of a graph [graph.versions_model]
+    - VersionMissing          there is no such version of a graph [deployment.versions]
     - LetterMissing           no dead letter is at the place that an id names [dead_letters.browse]
     - NoWayBack               no topic leads to the node a dead letter failed at [dead_letters.destinations]
     - ActionConflict          an action's id was used before for something else [dead_letters.decisions]

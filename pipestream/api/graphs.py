@@ -12,8 +12,8 @@ from pipestream.graph.model import Graph
 from pipestream.user import user_name
 
 if TYPE_CHECKING:
+    from pipestream.deployment.apply import Applied
     from pipestream.settings import Settings
-    from pipestream.topics.apply import Applied
 
 GraphSource = Graph | Path | str
 """A graph, or the path of its YAML file."""
@@ -49,12 +49,12 @@ def apply_graph(
     :raises GraphInvalid: the graph breaks a rule; nothing has changed.
     :raises TransientError: a server did not answer; apply it again.
     """
+    from pipestream.deployment import apply
+    from pipestream.deployment.versions import GraphVersions
     from pipestream.drain.check import find_lag
     from pipestream.errors import OffsetsExpired, TopicRewound
-    from pipestream.graph.versions import GraphVersions
     from pipestream.leases import open_lease_store
     from pipestream.settings import load_settings
-    from pipestream.topics import apply
 
     settings = settings or load_settings()
     graph = read_graph(graph)

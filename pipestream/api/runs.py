@@ -22,6 +22,7 @@ from pipestream.dead_letters import (
     run_action,
 )
 from pipestream.dead_letters.decisions import DEFAULT_MAX_REPLAYS
+from pipestream.deployment.versions import find_version
 from pipestream.drain.backfill import Backfill
 from pipestream.drain.local_runner import LocalRunner
 from pipestream.drain.range_task import RangeOutcome, RangeTask
@@ -30,7 +31,6 @@ from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.errors import LeaseLost, RequestInvalid
 from pipestream.graph.flow import why_inactive
-from pipestream.graph.versions import find_version
 from pipestream.ids import new_run_id
 from pipestream.leases import open_lease_store
 from pipestream.ledger import Ledger

@@ -127,8 +127,8 @@ def _graphs_on(graphs: list[Graph], topic: str | None, datasource: str | None) -
 
 def _version(settings: Settings, request: DrainRequest, wanted: str) -> Graph:
     """Return the version of the graph that a backfill is to use."""
+    from pipestream.deployment.versions import find_version
     from pipestream.drain.backfill import hash_of_then
-    from pipestream.graph.versions import find_version
 
     if wanted == "now":
         return request.graph

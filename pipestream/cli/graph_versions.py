@@ -13,10 +13,10 @@ from pipestream.cli.options import GraphArgument, JsonOption, examples, read_set
 from pipestream.cli.output import emit_json, note, say, show_table
 
 if TYPE_CHECKING:
+    from pipestream.deployment.apply import Applied
+    from pipestream.deployment.versions import GraphVersions
     from pipestream.graph.model import Graph
-    from pipestream.graph.versions import GraphVersions
     from pipestream.settings import Settings
-    from pipestream.topics.apply import Applied
 
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Delete topics that are no longer needed even if they hold unread records.")
@@ -52,8 +52,8 @@ def apply(
     Topics that no graph needs any more are deleted, unless they hold unread records.
     """
     from pipestream import apply_graph
+    from pipestream.deployment.apply import preview_graph
     from pipestream.graph.load import load_graph
-    from pipestream.topics.apply import preview_graph
 
     settings = read_settings()
     graph = load_graph(file, look_up=True)
@@ -146,16 +146,16 @@ def rollback(
 
 @contextmanager
 def _versions(settings: Settings) -> Iterator[GraphVersions]:
-    from pipestream.graph.versions import GraphVersions
+    from pipestream.deployment.versions import GraphVersions
 
     with closing(GraphVersions(settings)) as versions:
         yield versions
 
 
 def _find_graph(text: str, versions: GraphVersions) -> Graph:
+    from pipestream.deployment.versions import VersionMissing
     from pipestream.graph.folder import SUFFIXES
     from pipestream.graph.load import load_graph
-    from pipestream.graph.versions_model import VersionMissing
 
     if Path(text).suffix in SUFFIXES:
         return load_graph(Path(text))

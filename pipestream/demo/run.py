@@ -17,9 +17,10 @@ from pipestream.dead_letters import dead_letter_topics, list_dead_letters, summa
 from pipestream.demo.dag_run import TaskEvent, run_dag
 from pipestream.demo.reading import count_records
 from pipestream.demo.summary import Summary, summarise
+from pipestream.deployment.apply import apply_graph
+from pipestream.deployment.versions import GraphVersions
 from pipestream.errors import StackError
 from pipestream.graph.load import load_graph
-from pipestream.graph.versions import GraphVersions
 from pipestream.ids import graph_dag_id
 from pipestream.kafka.broker import Broker
 from pipestream.leases import open_lease_store
@@ -29,7 +30,6 @@ from pipestream.project import graphs_folder, make_project
 from pipestream.samples.generate import SAMPLES, write_sample_documents
 from pipestream.settings import ENV_PREFIX, STACK_PREFIX
 from pipestream.topic_names import intake_topic, node_topic
-from pipestream.topics.apply import apply_graph
 from pipestream.views.audit import audit_graph
 from pipestream.views.drained import TopicRow, drained_rows
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from pipestream.graph.versions import GraphVersions
+from pipestream.deployment.versions import GraphVersions
 
 if TYPE_CHECKING:
     from pipestream.graph.model import Graph

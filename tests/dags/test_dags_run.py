@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from pipestream.deployment.apply import apply_graph
+from pipestream.deployment.versions import GraphVersions
 from pipestream.drain.check import find_lag
 from pipestream.graph.load import load_graph
 from pipestream.graph.order import drain_order
-from pipestream.graph.versions import GraphVersions
 from pipestream.leases import open_lease_store
 from pipestream.ledger import Ledger
 from pipestream.samples.generate import write_sample_documents
-from pipestream.topics.apply import apply_graph
 from pipestream_airflow.ingest_operator import IngestOperator
 from pipestream_testing.settings_file import write_settings
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from pipestream.graph.versions import GraphVersions
+from pipestream.deployment.apply import apply_graph
+from pipestream.deployment.versions import GraphVersions
 from pipestream.leases import open_lease_store
 from pipestream.local import Stack
-from pipestream.topics.apply import apply_graph
 from pipestream_testing.airflow_api import AirflowApi, wait_for
 from pipestream_testing.airflow_stack import airflow_stack, graph_file
 from pipestream_testing.pipeline import Pipeline

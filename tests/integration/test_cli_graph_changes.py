@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipestream.graph.versions import GraphVersions
+from pipestream.deployment.versions import GraphVersions
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import start_producer
 from pipestream.leases import open_lease_store

@@ -18,8 +18,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from pipestream.deployment.versions import GraphVersions
 from pipestream.errors import BrokerRefused
-from pipestream.graph.versions import GraphVersions
 from pipestream.retention.expire import expire_documents
 from pipestream.settings import Settings
 from pipestream_testing.pipeline import Pipeline

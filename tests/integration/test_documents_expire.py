@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pipestream.dead_letters import Act
+from pipestream.deployment.versions import GraphVersions
 from pipestream.documents.catalogue import Catalogue
 from pipestream.documents.repository import Repository
 from pipestream.errors import RequestInvalid
 from pipestream.graph.load import check_graph_text
-from pipestream.graph.versions import GraphVersions
 from pipestream.kafka.broker import Broker
 from pipestream.objects.store import open_store
 from pipestream.retention import delete, expire

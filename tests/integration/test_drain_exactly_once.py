@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from pipestream.deployment.versions import GraphVersions, find_version
 from pipestream.drain.local_runner import LocalRunner
 from pipestream.drain.range_task import RangeFailed
 from pipestream.drain.request import DrainRequest
@@ -12,7 +13,6 @@ from pipestream.drain.run import run_drain
 from pipestream.engine.dead_letter_record import CONNECT, OWN
 from pipestream.errors import RequestInvalid
 from pipestream.graph.proto import graph_hash
-from pipestream.graph.versions import GraphVersions, find_version
 from pipestream.kafka.records import header
 from pipestream.leases import open_lease_store
 from pipestream.leases.names import lease_name

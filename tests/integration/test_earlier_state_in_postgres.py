@@ -9,9 +9,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pipestream.deployment.versions import GraphVersions
 from pipestream.documents.catalogue import Catalogue
 from pipestream.graph.proto import graph_hash
-from pipestream.graph.versions import GraphVersions
 from pipestream.leases import open_lease_store
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "earlier_state"

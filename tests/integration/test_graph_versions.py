@@ -9,11 +9,10 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import SecretStr
 
+from pipestream.deployment.versions import GraphVersions, VersionMissing
 from pipestream.errors import DatabaseUnavailable
 from pipestream.graph.load import check_graph_text
 from pipestream.graph.proto import graph_hash
-from pipestream.graph.versions import GraphVersions
-from pipestream.graph.versions_model import VersionMissing
 
 pytestmark = pytest.mark.stack
 

@@ -7,12 +7,12 @@ import textwrap
 import pytest
 from confluent_kafka import Producer
 
+from pipestream.deployment.apply import apply_graph, preview_graph
+from pipestream.deployment.versions import GraphVersions
 from pipestream.errors import GraphInvalid
 from pipestream.graph.load import check_graph_text
-from pipestream.graph.versions import GraphVersions
 from pipestream.leases import open_lease_store
 from pipestream.topics.admin import TopicAdmin
-from pipestream.topics.apply import apply_graph, preview_graph
 from pipestream.topics.required import DEAD_LETTER_BYTES, DEAD_LETTER_HEADERS_BYTES
 
 pytestmark = pytest.mark.stack

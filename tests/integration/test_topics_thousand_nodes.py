@@ -4,11 +4,11 @@ import time
 
 import pytest
 
+from pipestream.deployment.apply import apply_graph
+from pipestream.deployment.versions import GraphVersions
 from pipestream.graph.load import check_graph_text
-from pipestream.graph.versions import GraphVersions
 from pipestream.leases import open_lease_store
 from pipestream.topics.admin import TopicAdmin
-from pipestream.topics.apply import apply_graph
 
 pytestmark = pytest.mark.stack
 

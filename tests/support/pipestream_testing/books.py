@@ -11,9 +11,10 @@ from pathlib import Path
 
 import psutil
 
+from pipestream.deployment.apply import apply_graph
+from pipestream.deployment.versions import GraphVersions
 from pipestream.drain.backfill import Backfill
 from pipestream.drain.request import DrainRequest
-from pipestream.graph.versions import GraphVersions
 from pipestream.kafka.broker import Broker
 from pipestream.leases import open_lease_store
 from pipestream.leases.keys import slot_key
@@ -21,7 +22,6 @@ from pipestream.leases.store import Assignment
 from pipestream.ledger import Entry
 from pipestream.ledger.check import Fault
 from pipestream.local import Stack
-from pipestream.topics.apply import apply_graph
 from pipestream.views.audit import audit_graph
 from pipestream_testing.airflow_api import AirflowApi
 from pipestream_testing.airflow_stack import graph_file

@@ -4,10 +4,10 @@ import textwrap
 
 import pytest
 
+from pipestream.deployment.topic_changes import plan_topics
 from pipestream.graph.flow import topic_targets
 from pipestream.graph.load import check_graph_text
 from pipestream.settings import Settings
-from pipestream.topics.changes import plan_topics
 from pipestream.topics.required import (
     DEAD_LETTER_BYTES,
     DEAD_LETTER_HEADERS_BYTES,

@@ -1,16 +1,18 @@
-"""Graph versions in PostgreSQL. ``versions_model.py`` says what a store of versions can do."""
+"""The versions of graphs in PostgreSQL: what was applied when, by whom, and which one is active."""
 
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipestream.database import Connection, Database
+from pipestream.errors import TerminalError
 from pipestream.graph.proto import from_kept, graph_hash, to_binary
-from pipestream.graph.versions_model import GraphVersion, VersionMissing
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from datetime import datetime
 
     from pipestream.graph.model import Graph
     from pipestream.settings import Settings
@@ -60,6 +62,30 @@ LEFT JOIN (
 ) a ON a.version = v.version
 WHERE v.graph_id = %s ORDER BY v.version DESC
 """
+
+
+class VersionMissing(TerminalError):
+    """There is no such version of a graph."""
+
+    def __init__(self, graph_id: str, version: int | str) -> None:
+        self.graph_id = graph_id
+        self.version = version
+        super().__init__(f"graph {graph_id} has no version {version}; `pipestream graph history {graph_id}` lists them")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphVersion:
+    """One version of a graph, numbered from 1. Its content never changes."""
+
+    graph_id: str
+    version: int
+    hash: str
+    applied_by: str
+    applied_at: datetime
+    active: bool
+    active_since: datetime | None = None
+    """When it became the active one, if it is."""
+    activated_by: str = ""
 
 
 class GraphVersions:

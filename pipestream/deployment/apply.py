@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pipestream.deployment.topic_changes import TopicChanges, narrow_dead_letters, plan_topics
 from pipestream.errors import GraphInvalid, Problem
 from pipestream.graph.flow import slots_of
 from pipestream.graph.folder_rules import check_together
@@ -13,7 +14,6 @@ from pipestream.graph.model import Graph, GraphMode
 from pipestream.leases.names import lease_name
 from pipestream.leases.store import DesiredState
 from pipestream.topics.admin import TopicAdmin
-from pipestream.topics.changes import TopicChanges, narrow_dead_letters, plan_topics
 from pipestream.topics.required import (
     DEAD_LETTER_BYTES,
     DEAD_LETTER_HEADERS_BYTES,
@@ -24,8 +24,7 @@ from pipestream.topics.required import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pipestream.graph.versions import GraphVersions
-    from pipestream.graph.versions_model import GraphVersion
+    from pipestream.deployment.versions import GraphVersion, GraphVersions
     from pipestream.leases.store import LeaseStore
     from pipestream.settings import Settings
 
