@@ -176,7 +176,7 @@ def test_a_run_covers_the_time_since_the_one_before_so_that_a_backfill_has_times
 
 
 @pytest.mark.parametrize("preset", ["@once", "@continuous"])
-def test_a_preset_that_is_no_cron_expression_stays_what_it_is(dags_folder, write_graph, preset):
+def test_a_preset_that_is_not_a_cron_expression_stays_what_it_is(dags_folder, write_graph, preset):
     write_graph("chain.yaml", CHAIN.replace("*/10 * * * *", preset))
 
     bag = parse(dags_folder)

@@ -30,7 +30,7 @@ def test_a_drain_returns_the_counts_of_the_job(task, spark, context):
 
 
 @pytest.mark.usefixtures("nothing_against_it")
-def test_the_job_is_told_graph_topic_run_and_budget(task, spark, context):
+def test_the_job_gets_graph_topic_run_and_budget(task, spark, context):
     task.execute(context(budget=77))
 
     assert spark.option("--graph") == task.graph_file
@@ -301,7 +301,7 @@ def test_killing_a_task_that_has_not_started_spark_does_nothing(task):
 
 
 @pytest.mark.usefixtures("nothing_against_it")
-def test_a_run_that_was_cleared_does_not_take_up_the_plan_from_before(task, spark, context, dag_run):
+def test_a_run_that_was_cleared_does_not_resume_the_plan_from_before(task, spark, context, dag_run):
     task.execute(context())
     first = spark.option("--run-id")
 

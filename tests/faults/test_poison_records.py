@@ -159,7 +159,7 @@ def test_processes_killed_from_outside_make_no_dead_letter(make_pipeline, topic,
     assert marks_of(pipeline) == []
 
 
-def test_a_mended_graph_tries_a_deadly_document_again(make_pipeline, topic, check, start_drain):
+def test_a_fixed_graph_tries_a_deadly_document_again(make_pipeline, topic, check, start_drain):
     deadly = make_pipeline((HEALTHY, DEADLY), max_attempts=2, leases="none")
     deadly.send(topic, ["doc-1", "deadly-1", "doc-2"])
     for number in range(2):

@@ -52,7 +52,7 @@ def test_without_rounds_nothing_is_said():
     assert (Rounds().summary(), Rounds().line(failed_tests=1)) == ([], "")
 
 
-def test_a_seed_is_told_as_a_command_also_where_no_round_came_to_a_verdict():
+def test_a_seed_is_printed_as_a_command_also_without_a_verdict():
     rounds = Rounds()
     rounds.add_seed("tests/faults/test_x.py::test_y", 4711)
 

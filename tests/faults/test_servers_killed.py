@@ -92,7 +92,7 @@ def test_a_drain_survives_a_restart_of_the_server_that_keeps_its_lease(
 @pytest.mark.slow
 @pytest.mark.parametrize("point", [faults.LEASE_ACQUIRED, faults.CHUNK_PRODUCED, faults.RANGES_ENTERED])
 @pytest.mark.parametrize(("server", "leases"), LEASE_STORES)
-def test_a_drain_that_goes_on_while_the_server_of_its_lease_is_gone_loses_nothing(
+def test_a_drain_that_runs_while_the_server_of_its_lease_is_gone_loses_nothing(
     make_pipeline, documents, check, kill_during, finish, gate, server, leases, point
 ):
     pipeline = make_pipeline(leases=leases)

@@ -81,7 +81,7 @@ def test_repeating_a_finished_backfill_does_nothing_and_says_so(pipeline, unique
 @pytest.mark.parametrize(
     "chunks", [pytest.param(1, id="in the middle"), pytest.param(3, id="with all done but not entered")]
 )
-def test_an_interrupted_backfill_goes_on_where_it_stopped_under_another_run(pipeline, unique, run, second, chunks):
+def test_an_interrupted_backfill_continues_where_it_stopped_under_another_run(pipeline, unique, run, second, chunks):
     topic = f"intake.{unique}"
     documents = [f"a{n}" for n in range(12)]
     pipeline.send(topic, documents)
@@ -237,7 +237,7 @@ def test_a_backfill_larger_than_the_budget_is_drained_whole_in_pieces(pipeline, 
     assert [(entry.range.start, entry.range.end) for entry in entries] == [(0, 8), (8, 16), (16, 20)]
 
 
-def test_a_backfill_goes_on_beside_a_live_run_and_one_of_its_name_of_another_graph(pipeline, unique, second):
+def test_a_backfill_runs_next_to_a_live_run_and_one_of_its_name_of_another_graph(pipeline, unique, second):
     topic = f"intake.{unique}"
     pipeline.send(topic, ["a0", "a1"])
     with closing(open_lease_store(pipeline.settings)) as leases:

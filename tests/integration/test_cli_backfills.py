@@ -9,7 +9,7 @@ from pipestream_testing.pipeline import Pipeline
 pytestmark = pytest.mark.stack
 
 
-def test_a_backfill_goes_beside_the_live_run_and_once(run, applied, documents, unique):
+def test_a_backfill_runs_next_to_the_live_run_and_once(run, applied, documents, unique):
     topic = f"intake.{unique}"
     run("ingest", "--graph", applied, "--datasource", unique, documents)
     run("drain", "--graph", applied, "--topic", topic)

@@ -102,7 +102,7 @@ def test_topics_that_are_not_drained_show_what_they_hold_without_asking_the_ledg
     assert sorted(asked) == [topic for topic, row in rows.items() if row["drained"]] != []
 
 
-def test_topics_that_are_missing_are_told(run, graph_file, unique):
+def test_topics_that_are_missing_are_reported(run, graph_file, unique):
     ran = run("topics", "--graph", graph_file)
 
     assert ran.code == 1
@@ -245,7 +245,7 @@ def test_dead_letters_are_listed_shown_and_decided_about(run, applied, documents
     assert run("dlq", "list", "--graph", applied).out.endswith("0 dead letters\n")
 
 
-def test_a_letter_that_is_not_there_is_told(run, applied, unique):
+def test_a_letter_that_is_not_there_is_reported(run, applied, unique):
     ran = run("dlq", "show", f"dlq.{unique}.second/0/99")
 
     assert ran.code == 2

@@ -120,7 +120,7 @@ def test_a_topic_with_an_open_transaction_stays_though_all_that_is_committed_is_
     assert drained in Broker(settings).existing()
 
 
-def test_an_unknown_version_is_told(run, applied, unique):
+def test_an_unknown_version_is_reported(run, applied, unique):
     ran = run("graph", "rollback", unique, "9")
 
     assert ran.code == 2

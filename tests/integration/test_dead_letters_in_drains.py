@@ -117,7 +117,7 @@ def test_a_nodes_own_policy_says_how_often_and_how_long(letters, tries):
         pytest.param(1, "    dead_letters: {max_attempts: 1}\n", False, id="the node allows no second"),
     ],
 )
-def test_a_document_that_recovers_within_its_tries_is_no_dead_letter(letters, failures, policy, arrives):
+def test_a_document_that_recovers_within_its_tries_is_not_a_dead_letter(letters, failures, policy, arrives):
     node = f"  - id: second\n    module: {FLAKY}\n    config: {{failures: {failures}}}\n{policy}"
     letters.pipeline = letters.with_graph("flaky", (SECOND, node))
 
@@ -262,7 +262,7 @@ def test_a_range_that_turns_bad_keeps_its_earlier_chunks_and_writes_nothing_of_t
     assert (entry.range.start, entry.range.end, entry.tally.records, entry.tally.dead_letters) == (0, 10, 10, 2)
 
 
-def test_a_run_that_is_told_to_accept_failures_goes_on_with_what_another_refused(letters, intake_dead):
+def test_a_run_that_is_told_to_accept_failures_drains_what_another_refused(letters, intake_dead):
     letters.settings = letters.settings.model_copy(update={"failing_minimum": 5})
     letters.pipeline = letters.with_graph("broken-entry", (FIRST, f"  - id: first\n    module: {FAILING}\n"))
     bad = [f"bad-{n}" for n in range(25)]

@@ -71,7 +71,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("fault", "done"), FAULTS)
-def test_a_killed_replay_repeated_under_its_id_goes_on_where_it_stopped(letters, start_replay, fault, done):
+def test_a_killed_replay_repeated_under_its_id_continues_where_it_stopped(letters, start_replay, fault, done):
     kill_at(start_replay, fault)
     if fault[0] == faults.PLAN_WRITTEN:
         # All tests share the decisions. A plan behind the open transaction of another one is not seen yet.

@@ -92,7 +92,7 @@ def test_a_second_drain_finds_nothing_to_do(pipeline, topics):
     assert (report.status, report.reason) == ("empty", f"nothing waits in {topics.intake}")
 
 
-def test_a_drain_stops_at_its_budget_and_the_next_goes_on_there(pipeline, topics):
+def test_a_drain_stops_at_its_budget_and_the_next_continues_there(pipeline, topics):
     pipeline.send(topics.intake, [f"a{n}" for n in range(30)])
 
     first = pipeline.drain(topics.intake, "run-1", budget=14)
@@ -141,7 +141,7 @@ def test_a_document_that_fails_is_a_dead_letter_with_its_own_bytes_and_the_reaso
         pytest.param(b"", "neither a document nor a reference", id="an empty message"),
     ],
 )
-def test_a_record_that_is_no_stream_is_a_dead_letter_of_its_datasource(pipeline, topics, value, reason):
+def test_a_record_that_is_not_a_stream_is_a_dead_letter_of_its_datasource(pipeline, topics, value, reason):
     pipeline.send_bytes(topics.intake, value)
     pipeline.send(topics.intake, ["good"])
 
@@ -216,7 +216,7 @@ def test_a_run_that_died_between_commit_and_entry_is_recovered_and_its_work_is_n
     pipeline.check_ledger_tiles(topics.intake)
 
 
-def test_a_retry_takes_up_its_own_plan_and_leaves_what_came_later(pipeline, topics):
+def test_a_retry_resumes_its_own_plan_and_leaves_what_came_later(pipeline, topics):
     pipeline.send(topics.intake, [f"a{n}" for n in range(5)])
 
     def die(_tasks):

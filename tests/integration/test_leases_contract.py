@@ -340,7 +340,7 @@ def test_setting_a_desired_state_and_acquiring_register_the_topic(store, unique)
     ],
     ids=["register", "unregister", "desired", "set_desired", "acquire", "wait_free", "assignments"],
 )
-def test_a_name_that_is_no_topic_of_ours_is_refused(store, use):
+def test_a_name_that_is_not_a_topic_of_ours_is_refused(store, use):
     for name in ("or ders", "intake/../x", "pipestream.a.b.c"):
         with pytest.raises(IdInvalid, match=r"not a topic of this product|cannot be a topic"):
             use(store, name)

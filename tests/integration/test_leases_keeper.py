@@ -51,7 +51,7 @@ def ask(child):
     return child.stdout.readline()
 
 
-def test_a_process_stopped_past_the_ttl_loses_the_lease_and_knows_it_when_it_goes_on(store, child, unique):
+def test_a_process_stopped_past_the_ttl_loses_the_lease_and_knows_it_when_it_continues(store, child, unique):
     topic = node_topic(unique, "parser")
     assert ask(child) == "held\n"
     child.send_signal(signal.SIGSTOP)

@@ -259,7 +259,7 @@ def test_a_server_that_stopped_answering_is_cut_off_and_asked_anew(open_database
         os.kill(pid, signal.SIGCONT)
 
 
-def test_a_fresh_connection_that_breaks_is_not_tried_for_ever(open_database):
+def test_a_fresh_connection_that_breaks_is_not_tried_forever(open_database):
     tries = []
 
     def break_off(connection):

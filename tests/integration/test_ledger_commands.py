@@ -44,7 +44,7 @@ def test_a_head_is_moved_by_offset_and_the_records_behind_it_are_drained_again(r
     assert move["run_id"].startswith("rebaseline by ")
 
 
-def test_heads_are_moved_to_a_place_and_told_as_json(rebaseline, drained):
+def test_heads_are_moved_to_a_place_and_reported_as_json(rebaseline, drained):
     code, out, _ = rebaseline("--to", "earliest", "--yes", "--json")
 
     moves = json.loads(out)

@@ -65,7 +65,7 @@ def test_of_several_plans_under_one_id_exactly_one_holds(ledger):
     assert ledger.plans() == [replace(PLAN, token=won)]
 
 
-def test_upkeep_goes_on_beside_runs_that_write(ledger):
+def test_upkeep_runs_next_to_runs_that_write(ledger):
     for number in range(4):
         ledger.enter([make_entry(number, number + 1)])
 

@@ -82,7 +82,7 @@ def _chunks(reader, topic, size):
     return [(records, ends[topic, 0]) for records, ends in reader.chunks({}, size)]
 
 
-def test_a_marker_takes_up_an_offset_and_the_last_chunk_ends_where_the_range_does(broker, topic, send):
+def test_a_marker_uses_an_offset_and_the_last_chunk_ends_where_the_range_does(broker, topic, send):
     with broker.start_writer([f"{topic}/0"], topic) as writer:
         send(writer, "a", "b")
         send(writer, "c")

@@ -60,7 +60,7 @@ def test_a_large_object_goes_through(store):
     assert store.get("big.pb") == data
 
 
-def test_deleting_twice_is_no_error(store):
+def test_deleting_twice_is_not_an_error(store):
     store.put("a/b.pb", b"x")
 
     store.delete("a/b.pb")

@@ -114,7 +114,7 @@ def test_a_policy_that_cannot_be_read_is_an_error(ask):
         ask("yesterday")
 
 
-def test_an_offset_that_kafka_does_not_take_is_told_though_it_took_others(settings, topic, unique):
+def test_an_offset_that_kafka_does_not_take_is_reported_though_it_took_others(settings, topic, unique):
     broker = Broker(settings)
 
     with pytest.raises(TopicMissing):

@@ -105,7 +105,7 @@ def test_stored_documents_are_ingested_under_their_own_ids(settings, datasource,
     assert all(doc_id.startswith("test-doc-") for doc_id in ids)
 
 
-def test_progress_is_told_as_it_goes(settings, datasource, tmp_path):
+def test_progress_is_reported_as_it_goes(settings, datasource, tmp_path):
     write_sample_documents(tmp_path / "files", count=220)
     told = []
 

@@ -144,7 +144,7 @@ def test_a_client_without_tls_does_not_get_an_answer(settings, secured):
         ({"ssl.endpoint.identification.algorithm": "maybe"}, "ssl.endpoint.identification.algorithm"),
     ],
 )
-def test_a_value_that_the_client_cannot_use_is_a_setting_to_mend(settings, secured, options, reason):
+def test_a_value_that_the_client_cannot_use_is_a_setting_to_fix(settings, secured, options, reason):
     with pytest.raises(SettingsInvalid) as caught:
         Broker(_aim(settings, secured, **options))
 

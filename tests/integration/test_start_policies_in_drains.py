@@ -117,7 +117,7 @@ def test_a_datasources_policy_decides_where_its_first_drain_begins(filled, uniqu
         ("PT4H", "earliest"),
     ],
 )
-def test_a_second_drain_goes_on_where_the_first_began_whatever_the_policy_would_say_by_then(
+def test_a_second_drain_continues_where_the_first_began_whatever_the_policy_would_say_by_then(
     filled, unique, policy, later
 ):
     filled.say(datasource=policy.replace("UNIQUE", unique))

@@ -89,7 +89,7 @@ def test_watermarks_say_what_a_topic_holds(admin, settings, unique):
     assert admin.written_ends(unique, [0, 1]) == {0: 0, 1: 3}
 
 
-def test_deleting_what_is_not_there_is_no_error(admin, unique):
+def test_deleting_what_is_not_there_is_not_an_error(admin, unique):
     admin.create([spec(unique)])
     admin.delete([unique, f"{unique}-never-was"])
 

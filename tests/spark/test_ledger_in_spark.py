@@ -111,7 +111,7 @@ def test_the_same_job_tidies_a_ledger_on_s3(kept):
     check_tidied(ledger, tidied, entries)
 
 
-def test_the_history_is_told_per_topic_run_and_day(kept):
+def test_the_history_is_shown_per_topic_run_and_day(kept):
     _, environment = kept
 
     rows = run_job("ledger_history.py", environment, "--by", "topic", "run", "day", "--json")

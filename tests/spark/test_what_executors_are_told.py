@@ -4,7 +4,7 @@ from pipestream.settings import CONFIG_VARIABLE
 from pipestream_spark.runner import executor_environment
 
 
-def test_executors_are_told_the_settings_file_by_name_and_no_setting(monkeypatch, tmp_path):
+def test_executors_get_the_settings_file_by_name_and_no_setting(monkeypatch, tmp_path):
     file = tmp_path / "settings.toml"
     file.write_text('s3_access_key = "key"\ns3_secret_key = "s3cr3t"\n')
     monkeypatch.setenv(CONFIG_VARIABLE, str(file))
@@ -13,7 +13,7 @@ def test_executors_are_told_the_settings_file_by_name_and_no_setting(monkeypatch
     assert executor_environment() == {CONFIG_VARIABLE: str(file)}
 
 
-def test_executors_are_told_of_the_file_that_up_wrote(monkeypatch, tmp_path):
+def test_executors_get_the_name_of_the_file_that_up_wrote(monkeypatch, tmp_path):
     monkeypatch.delenv(CONFIG_VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
     file = tmp_path / ".pipestream" / "stack.toml"
@@ -23,7 +23,7 @@ def test_executors_are_told_of_the_file_that_up_wrote(monkeypatch, tmp_path):
     assert executor_environment() == {CONFIG_VARIABLE: str(file)}
 
 
-def test_executors_of_a_machine_without_a_file_are_told_nothing(monkeypatch, tmp_path):
+def test_executors_of_a_machine_without_a_file_get_nothing(monkeypatch, tmp_path):
     monkeypatch.delenv(CONFIG_VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
 

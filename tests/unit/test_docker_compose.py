@@ -298,7 +298,7 @@ def test_spark_workers_clear_away_what_drains_leave(name):
 @pytest.mark.parametrize(
     "name", ["airflow-scheduler", "airflow-dag-processor", "init", "spark-worker-1", "spark-worker-2"]
 )
-def test_whoever_runs_modules_has_their_folder_on_the_path(name):
+def test_every_service_that_runs_modules_has_their_folder_on_the_path(name):
     folder = IMAGE_ENVIRONMENT["PYTHONPATH"]
 
     assert mounts_of(name)[folder] == f"./modules:{folder}:ro"

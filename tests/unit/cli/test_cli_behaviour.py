@@ -228,7 +228,7 @@ def test_the_status_of_a_stack_that_never_ran_is_stopped(run):
     }
 
 
-def test_stopping_nothing_is_no_error(run):
+def test_stopping_nothing_is_not_an_error(run):
     ran = run("down", "--json")
 
     assert ran.code == 0

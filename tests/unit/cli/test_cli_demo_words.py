@@ -33,7 +33,7 @@ def test_the_next_steps_name_the_ledger_the_pages_and_the_logs(result):
     assert "stop the servers" not in text
 
 
-def test_servers_that_were_kept_are_told_how_to_stop(result):
+def test_for_servers_that_were_kept_the_command_to_stop_is_shown(result):
     assert next_steps(result, keep=True)[-1].startswith(
         "  stop the servers     PIPESTREAM_STACK_FOLDER=.pipestream/demo "
     )

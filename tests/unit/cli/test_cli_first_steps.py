@@ -92,7 +92,7 @@ def test_a_duration_counts_back_from_now():
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "6h", "earliest", "committed:x", "2026-13-01"])
-def test_what_is_no_time_is_refused_with_an_example(text):
+def test_what_is_not_a_time_is_refused_with_an_example(text):
     with pytest.raises(typer.BadParameter, match="2026-01-31T08:00"):
         parse_moment(text)
 
@@ -140,7 +140,7 @@ def test_offsets_are_read_as_a_half_open_range_per_partition():
 @pytest.mark.parametrize(
     "text", ["", "0", "100-200", "0:", "0:100", "0:100-", "0:-200", "0:100..200", "0:1-2-3", ":1-2", "a:1-2", "0:1-b"]
 )
-def test_what_are_no_offsets_is_refused_with_an_example(run, graphs, text):
+def test_what_are_not_offsets_is_refused_with_an_example(run, graphs, text):
     ran = run("backfill", "march", "--datasource", "mail", "--offsets", "1:0-5", "--offsets", text)
 
     assert ran.code == 2
@@ -162,7 +162,7 @@ def test_a_second_range_of_one_partition_is_refused(run, graphs):
     assert "'0:5-6' is a second range of partition 0" in ran.err
 
 
-def test_a_backfill_with_a_bad_id_is_told_so(run, graphs):
+def test_a_backfill_with_a_bad_id_is_reported(run, graphs):
     ran = run("backfill", "March", "--datasource", "mail", "--since", "P1D")
 
     assert ran.code == 2

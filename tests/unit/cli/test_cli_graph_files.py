@@ -34,7 +34,7 @@ def graph_file(tmp_path):
     return file
 
 
-def test_a_valid_graph_is_told_so(run, graph_file):
+def test_a_valid_graph_is_confirmed(run, graph_file):
     ran = run("graph", "validate", graph_file)
 
     assert ran.code == 0
@@ -48,7 +48,7 @@ def test_a_folder_of_graphs_is_validated(run, graph_file):
     assert json.loads(ran.out) == {"valid": True, "files": [str(graph_file)], "problems": [], "warnings": []}
 
 
-def test_every_problem_is_told_with_its_place(run, graph_file):
+def test_every_problem_is_shown_with_its_place(run, graph_file):
     graph_file.write_text(GRAPH.replace("to: read", "to: reed").replace("mime_type ==", "mime_typo =="))
 
     ran = run("graph", "validate", graph_file, "--json")
@@ -90,7 +90,7 @@ def test_a_picture_that_cannot_be_written_is_an_error_of_ours(run, graph_file, t
     assert "cannot be written" in ran.err
 
 
-def test_a_missing_graph_file_is_told(run, tmp_path):
+def test_a_missing_graph_file_is_reported(run, tmp_path):
     ran = run("graph", "show", tmp_path / "nowhere.yaml")
 
     assert ran.code == 2
@@ -161,7 +161,7 @@ def test_an_imported_graph_is_the_one_that_was_exported(run, graph_file, tmp_pat
     ("content", "reason"),
     [(b"no message", "these bytes are not a PipelineGraph"), (b"{", "not a PipelineGraph in JSON"), (b"", "graph")],
 )
-def test_what_is_no_message_cannot_be_imported(run, tmp_path, content, reason):
+def test_what_is_not_a_message_cannot_be_imported(run, tmp_path, content, reason):
     (tmp_path / "message").write_bytes(content)
 
     ran = run("graph", "import", tmp_path / "message")

@@ -92,7 +92,7 @@ def test_hidden_files_and_folders_are_left_out(folder):
     assert paths(found(folder)) == ["a.txt"]
 
 
-def test_a_file_above_the_limit_is_reported_and_the_others_go_on(folder):
+def test_a_file_above_the_limit_is_reported_and_the_others_are_read(folder):
     write(folder, "a.txt", b"x" * 10)
     write(folder, "b.txt", b"x" * 11)
     write(folder, "c.txt", b"x")
@@ -123,7 +123,7 @@ def test_a_pipe_is_reported_instead_of_being_waited_for(folder):
     assert found(folder) == [Unreadable("pipe", "neither a file nor a link to one")]
 
 
-def test_a_name_that_is_no_text_is_reported(folder):
+def test_a_name_that_is_not_text_is_reported(folder):
     Path(os.fsdecode(os.fsencode(folder) + b"/bad-\xff.txt")).write_bytes(b"x")
 
     assert found(folder) == [Unreadable("bad-?.txt", "the file's name is not UTF-8; rename it")]
@@ -150,7 +150,7 @@ def test_a_stored_document_without_an_id_is_named_after_its_path(folder):
 
 
 @pytest.mark.parametrize("data", [b"", b"plain text", b"\x9a\x06\x02hi"])
-def test_a_pb_file_that_is_no_document_is_reported(folder, data):
+def test_a_pb_file_that_is_not_a_document_is_reported(folder, data):
     write(folder, "a.pb", data)
 
     (unreadable,) = found(folder)

@@ -120,7 +120,7 @@ def test_a_letters_id_reads_back():
 @pytest.mark.parametrize(
     "text", ["dlq.main.parse", "dlq.main.parse/0", "dlq.main.parse/0/x", "/0/1", "a/0/-1", "a/0/1/2"]
 )
-def test_what_is_no_letters_id_is_refused_and_the_form_is_shown(text):
+def test_what_is_not_a_letter_id_is_refused_and_the_form_is_shown(text):
     with pytest.raises(IdInvalid, match="expected TOPIC/PARTITION/OFFSET"):
         LetterId.parse(text)
 
@@ -143,7 +143,7 @@ def test_a_letter_becomes_the_wires_own_message():
     assert message.quarantined_at.ToDatetime(UTC) == datetime(2026, 3, 2, tzinfo=UTC)
 
 
-def test_a_letter_that_is_no_stream_becomes_a_message_without_one():
+def test_a_letter_that_is_not_a_stream_becomes_a_message_without_one():
     message = to_dlq_message(read_letter(failed_record(value=b"\xff\xff")))
 
     assert not message.HasField("stream")
@@ -163,7 +163,7 @@ def test_a_letter_is_shown_without_its_documents_text_and_blobs_unless_asked_for
     assert ["__connect.errors.stage", "parse"] in shown["headers"]
 
 
-def test_keys_and_headers_that_are_no_text_are_shown_in_base64():
+def test_keys_and_headers_that_are_not_text_are_shown_in_base64():
     shown = describe(read_letter(lying_in("t", key=b"\xff", headers=(("h", b"\xfe"),))))
 
     assert (shown["key"], shown["headers"], shown["stream"]) == ("base64:/w==", [["h", "base64:/g=="]], None)

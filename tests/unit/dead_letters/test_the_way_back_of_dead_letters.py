@@ -108,7 +108,7 @@ def test_a_letter_of_a_fused_node_goes_back_to_that_node_and_not_to_those_before
         pytest.param("dlq.main.x", "special", "x", "other", "name the graph other", id="graph is not known"),
     ],
 )
-def test_a_letter_without_a_way_back_is_told_apart_with_the_reason(graph, topic, origin, node, graph_id, reason):
+def test_a_letter_without_a_way_back_is_kept_apart_with_the_reason(graph, topic, origin, node, graph_id, reason):
     with pytest.raises(NoWayBack, match=reason):
         Destinations([graph], TOPICS).find(letter(topic, origin=origin, node=node, graph_id=graph_id))
 

@@ -14,7 +14,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "stack" / "demo"
 
 
-def test_a_demo_beside_another_is_refused_before_it_touches_anything(folder):
+def test_a_demo_next_to_another_is_refused_before_it_touches_anything(folder):
     told: list[str] = []
 
     with _only_demo(folder), pytest.raises(StackError) as caught:
@@ -43,7 +43,7 @@ def test_when_a_demo_has_ended_the_next_may_run(folder, how):
         pass
 
 
-def test_what_the_last_demo_left_is_removed_and_told(folder):
+def test_what_the_last_demo_left_is_removed_and_reported(folder):
     told: list[str] = []
     stack = Stack(load_spec(folder=folder))
     (folder / "ledger").mkdir(parents=True)

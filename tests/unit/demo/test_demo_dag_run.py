@@ -24,7 +24,7 @@ LOG = """\
 """
 
 
-def test_each_task_of_a_run_is_told_with_its_state_and_seconds():
+def test_each_task_of_a_run_is_shown_with_its_state_and_seconds():
     log = DagLog(clock=itertools.count(100, 10).__next__)
 
     events = [event for event in map(log.feed, LOG.splitlines()) if event]

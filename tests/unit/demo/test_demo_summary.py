@@ -54,7 +54,7 @@ def test_numbers_that_do_not_add_up_fail_the_demo(change, problem):
     assert replace(RIGHT, **change).problems() == [problem]
 
 
-def test_documents_at_the_error_end_have_come_to_an_end_too():
+def test_documents_at_the_error_end_have_ended_too():
     assert replace(RIGHT, happy_end=230, happy_end_in_topic=230, error_end=4).problems() == []
 
 

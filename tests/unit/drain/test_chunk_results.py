@@ -313,7 +313,7 @@ def test_a_stream_that_cannot_enter_is_a_dead_letter_that_can_be_replayed(proces
     assert only_output(result).topic == "dlq.intake.s"
 
 
-def test_a_record_that_is_no_stream_is_given_up_as_a_dead_letter(processor_of):
+def test_a_record_that_is_not_a_stream_is_given_up_as_a_dead_letter(processor_of):
     result = processor_of(ERROR_END).give_up(record_of(b"\xff\xfe"), ProcessDied(["a"], 2), attempts=3)
 
     assert (only_output(result).topic, only_output(result).value) == ("dlq.intake.s", b"\xff\xfe")

@@ -35,7 +35,7 @@ def graph_file(tmp_path) -> Path:
         DrainRequest(GRAPH, "t", "run-1", 7, Backfill("b", offsets={0: (1, 5), 1: (0, 3)})),
     ],
 )
-def test_the_job_is_told_the_whole_request(graph_file, request_):
+def test_the_job_gets_the_whole_request(graph_file, request_):
     arguments = parse_arguments(job_arguments(request_, graph_file, Path("outcome.json")))
 
     assert read_request(arguments, Settings()) == request_
@@ -43,7 +43,7 @@ def test_the_job_is_told_the_whole_request(graph_file, request_):
     assert arguments.caller == name_caller()
 
 
-def test_a_job_that_is_told_no_budget_takes_that_of_the_settings(graph_file):
+def test_a_job_without_a_budget_uses_that_of_the_settings(graph_file):
     arguments = parse_arguments(["--graph", str(graph_file), "--topic", "t", "--run-id", "run-1"])
 
     assert read_request(arguments, Settings(drain_budget=77)).budget == 77

@@ -37,7 +37,7 @@ def document(document_type: str = "PDF") -> PipeDoc:
     return made
 
 
-def test_every_edge_is_told_with_its_outcome_and_where_it_writes():
+def test_every_edge_is_shown_with_its_outcome_and_where_it_writes():
     first = explain(graph_of(), document()).steps[0]
 
     assert [(edge.edge_id, edge.matches, edge.destination, edge.topic) for edge in first.edges] == [
@@ -76,7 +76,7 @@ def test_a_node_of_a_remote_engine_is_handed_over():
     assert (last.edges, last.note) == ((), "the remote engine engine:49000 processes it, and sends it on")
 
 
-def test_filters_are_told_and_a_document_that_fails_one_is_still_routed():
+def test_filters_are_shown_and_a_document_that_fails_one_is_still_routed():
     found = explain(graph_of(), document("HTML"), start_node_id="chunker")
 
     assert [step.node_id for step in found.steps] == ["chunker"]
@@ -91,7 +91,7 @@ def test_the_stream_says_where_to_start():
     assert (found.steps[0].node_id, found.steps[0].hop) == ("chunker", 5)
 
 
-def test_a_condition_that_fails_is_told_and_ends_the_route():
+def test_a_condition_that_fails_is_reported_and_ends_the_route():
     edges = (
         Edge("a", "parser", "happy-end", condition="doc.search_metadata.custom_fields.x == 1"),
         Edge("b", "parser", "happy-end"),
@@ -132,7 +132,7 @@ def test_mappings_are_applied_though_modules_are_not():
     assert [edge.matches for edge in first.edges] == [False, True, True]
 
 
-def test_a_mapping_that_fails_is_told():
+def test_a_mapping_that_fails_is_reported():
     broken = FieldMapping("m", MappingType.CEL, (), ("doc_id",), expression="string(1 / 0)")
 
     (step,) = explain(graph_of(nodes=(Node("parser", "main", pre_mappings=(broken,)), *NODES[1:])), document()).steps
@@ -170,7 +170,7 @@ def test_a_graph_without_datasources_starts_where_no_edge_leads():
     assert explain(graph_of(datasources=()), document()).steps[0].node_id == "parser"
 
 
-def test_a_node_the_graph_does_not_have_is_told():
+def test_a_node_the_graph_does_not_have_is_reported():
     (step,) = explain(graph_of(), document(), start_node_id="nowhere").steps
 
     assert step.note.startswith("graph g has no node 'nowhere'")

@@ -226,7 +226,7 @@ def test_a_document_that_a_filter_passes_over_has_a_skipped_hop(services):
     assert (hop.hop_number, hop.node_id, hop.status) == (1, "a", "SKIPPED")
 
 
-def test_a_partial_result_goes_on_and_its_hop_keeps_details_and_log(services):
+def test_a_partial_result_continues_and_its_hop_keeps_details_and_log(services):
     graph = make_graph([node("a"), node("b")], [edge("a", "b")])
     entries = [LogEntry(message=f"page {number} is blank") for number in range(60)]
 
@@ -258,7 +258,7 @@ def test_a_child_names_its_parent_in_its_last_hop(services, as_branches):
     assert [hop.stream_id for hop in grown.stream.metadata.history] == ["s1", child.stream.stream_id]
 
 
-def test_a_trace_id_is_kept_by_every_child_and_told_to_modules(services, calls):
+def test_a_trace_id_is_kept_by_every_child_and_passed_to_modules(services, calls):
     graph = make_graph([node("a"), node("b"), node("c")], [edge("a", "b", transport=Transport.GRPC), edge("a", "c")])
     stream = stream_at("a")
     stream.metadata.trace_id = "trace-1"

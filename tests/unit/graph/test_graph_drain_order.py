@@ -113,7 +113,7 @@ def test_an_end_without_a_module_is_not_drained_and_one_with_a_module_comes_last
     assert shown(steps_of(text % ", module: 'python:json:loads'"))[-1] == ("pipestream.main.done", 1, (0, 1))
 
 
-def test_an_override_is_drained_beside_the_nodes_own_topic():
+def test_an_override_is_drained_next_to_the_nodes_own_topic():
     steps = steps_of("""
         datasources: [{id: s, account: x, entry: a}]
         nodes: [{id: a, type: connector}, {id: b, type: connector}]
@@ -136,7 +136,7 @@ def test_a_bridged_node_is_drained_from_its_bridge_and_the_bridge_of_others_is_n
     assert (step.topic, step.kind, step.node_id) == ("bridge.main.a", TopicKind.BRIDGE, "a")
 
 
-def test_a_chain_of_thousands_is_no_trouble():
+def test_a_chain_of_thousands_is_fine():
     nodes = ", ".join(f"{{id: n{number}, type: connector}}" for number in range(3_000))
     edges = ", ".join(f"{{from: n{number}, to: n{number + 1}}}" for number in range(2_999))
     steps = steps_of(f"datasources: [{{id: s, account: x, entry: n0}}]\nnodes: [{nodes}]\nedges: [{edges}]\n")

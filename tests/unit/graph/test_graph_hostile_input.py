@@ -176,7 +176,7 @@ def test_ten_thousand_mutated_graphs_load_or_are_refused(form):
         pytest.param(b"{" * 100_000, id="brackets"),
     ],
 )
-def test_hostile_bytes_are_no_message(data):
+def test_hostile_bytes_are_not_a_message(data):
     with pytest.raises(GraphInvalid):
         from_binary(data)
     with pytest.raises(GraphInvalid):

@@ -41,7 +41,7 @@ def test_reads_a_place_to_start(text, start):
         "Earliest",
     ],
 )
-def test_refuses_what_is_no_place_to_start(text):
+def test_refuses_what_is_not_a_place_to_start(text):
     with pytest.raises(ValueError, match=r"."):
         parse_start(text)
 
@@ -92,6 +92,6 @@ def test_accepts_presets_and_cron(text):
         "*/99999999999 * * * *",
     ],
 )
-def test_refuses_what_is_no_schedule(text):
+def test_refuses_what_is_not_a_schedule(text):
     with pytest.raises(ValueError, match=r"."):
         check_schedule(text)

@@ -39,7 +39,7 @@ def test_refuses_text_with_its_line(data, line, message):
 
 
 @pytest.mark.parametrize("data", [b"just text", b"- a\n- b\n", b"12", b"~", b"true"])
-def test_refuses_yaml_that_is_no_mapping(data):
+def test_refuses_yaml_that_is_not_a_mapping(data):
     (problem,) = check_graph_text(data, "graph.yaml").problems
 
     assert "expected a mapping" in problem.message
@@ -85,7 +85,7 @@ def test_a_tree_knows_its_lines():
     )
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text():
+def test_a_byte_order_mark_is_not_part_of_the_text():
     assert parse_yaml(b"\xef\xbb\xbfa: 1") == Mapping(1, [(Scalar(1, "a"), Scalar(1, 1))])
 
 
@@ -101,7 +101,7 @@ def test_a_missing_file_is_a_graph_that_is_invalid(tmp_path):
         load_graph(tmp_path / "nothing.yaml")
 
 
-def test_a_folder_is_no_graph(tmp_path):
+def test_a_folder_is_not_a_graph(tmp_path):
     (problem,) = check_graph_file(tmp_path).problems
 
     assert "cannot be read" in problem.message

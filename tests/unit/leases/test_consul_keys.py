@@ -30,7 +30,7 @@ def test_slot_0_is_the_topics_own_key_and_further_slots_are_under_it(topic, key)
     assert keys.parse_slot_key(f"{key}/slots/12") == (topic, 12)
 
 
-def test_a_renewal_is_written_beside_the_slots_keys_and_is_no_slot_itself():
+def test_a_renewal_is_written_next_to_the_slots_keys_and_is_not_a_slot_itself():
     key = keys.renewal_key("intake.files", 2)
 
     assert key == "pipestream/renewals/intake.files/2"
@@ -56,7 +56,7 @@ def test_the_desired_state_has_a_key_of_its_own():
         "elsewhere/node-topics/main.parser",
     ],
 )
-def test_a_key_that_is_no_slot_is_nobodys(key):
+def test_a_key_that_is_not_a_slot_is_nobodys(key):
     assert keys.parse_slot_key(key) is None
 
 

@@ -298,7 +298,7 @@ def test_an_on_lost_that_raises_is_logged_and_the_lease_is_lost_all_the_same(sto
     assert "on_lost failed" in caplog.text
 
 
-def test_the_clock_goes_on_while_the_machine_sleeps():
+def test_the_clock_runs_while_the_machine_sleeps():
     before_s, now_s, after_s = (
         time.clock_gettime(time.CLOCK_BOOTTIME),
         elapsed_s(),

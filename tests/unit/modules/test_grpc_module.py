@@ -33,11 +33,11 @@ def answer(outcome="UNSPECIFIED", **fields):
 
 
 @pytest.mark.parametrize("outcome", ["SUCCESS", "PARTIAL", "UNSPECIFIED"])
-def test_the_document_that_the_module_returns_goes_on(outcome):
+def test_the_document_that_the_module_returns_continues(outcome):
     assert call(answer(outcome, output_doc=OUTPUT)).documents == [OUTPUT]
 
 
-def test_a_document_that_the_module_skips_goes_on_unchanged():
+def test_a_document_that_the_module_skips_continues_unchanged():
     skipped = call(answer("SKIPPED", output_doc=OUTPUT))
 
     assert (skipped.documents, skipped.status) == ([INPUT], HopStatus.SKIPPED)

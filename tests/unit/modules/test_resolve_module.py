@@ -74,7 +74,7 @@ def test_takes_every_form_of_module_apart(spec, parsed):
         "identity",
     ],
 )
-def test_refuses_what_is_no_module_and_says_what_is(spec):
+def test_refuses_what_is_not_a_module_and_says_what_is(spec):
     with pytest.raises(GraphInvalid, match=r"is not a module.*python:package\.module:function"):
         resolve_module(spec)
 

@@ -47,7 +47,7 @@ def test_triage_refuses_a_document_without_content():
         samples.triage(PipeDoc(doc_id="d"), CONTEXT)
 
 
-def test_a_document_that_was_parsed_elsewhere_goes_on_with_its_text():
+def test_a_document_that_was_parsed_elsewhere_keeps_its_text():
     parsed = PipeDoc(doc_id="d")
     parsed.search_metadata.body = "Already parsed.\nSecond line."
 
@@ -102,7 +102,7 @@ def test_csv_gives_columns_and_rows():
         ("\n\n", "no header"),
     ],
 )
-def test_csv_that_is_no_table_fails(text, message):
+def test_csv_that_is_not_a_table_fails(text, message):
     with pytest.raises(ModuleFailed, match=message):
         samples.parse_data(document(text, document_type="CSV"), CONTEXT)
 
@@ -158,7 +158,7 @@ def test_a_broken_email_fails(text, message):
     [(b"caf\xe9", "not UTF-8: byte 0xe9 at position 3"), (b"a\0b", "a zero byte at position 1")],
 )
 @pytest.mark.parametrize("parse", [samples.parse_markup, samples.parse_data, samples.parse_text])
-def test_bytes_that_are_no_text_fail_in_every_parser(parse, data, message):
+def test_bytes_that_are_not_text_fail_in_every_parser(parse, data, message):
     with pytest.raises(ModuleFailed, match=message):
         parse(document(data, document_type="TEXT"), CONTEXT)
 

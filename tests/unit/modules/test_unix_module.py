@@ -126,7 +126,7 @@ def test_an_error_answer_may_have_details_and_a_trace(tmp_path):
         (b'{"no_such_field": 5}', "not a PipeDoc"),
     ],
 )
-def test_an_answer_that_is_no_document_is_a_failure(tmp_path, answer, message):
+def test_an_answer_that_is_not_a_document_is_a_failure(tmp_path, answer, message):
     with pytest.raises(ModuleFailed, match=message):
         call(tmp_path, answer)
 

@@ -49,7 +49,7 @@ def test_a_missing_object_is_an_answer_for_its_key_alone(store):
 
 
 @pytest.mark.parametrize("key", ["a", "a/none", "a/b.pb/below"])
-def test_a_folder_or_a_path_through_a_file_is_no_object(store, key):
+def test_a_folder_or_a_path_through_a_file_is_not_an_object(store, key):
     store.put("a/b.pb", b"x")
 
     assert not store.exists(key)
@@ -79,7 +79,7 @@ def test_lists_only_what_is_below_a_prefix(store):
     assert list(store.list("nowhere")) == []
 
 
-def test_deleting_twice_is_no_error(store):
+def test_deleting_twice_is_not_an_error(store):
     store.put("a.pb", b"x")
 
     store.delete("a.pb")
@@ -133,7 +133,7 @@ def test_a_reader_never_sees_half_an_object(store):
 
 
 @pytest.mark.parametrize("uri", ["", "objects", "file://", "ftp://x", "s3://", "s3:///prefix"])
-def test_an_address_that_is_no_store_is_refused(uri):
+def test_an_address_that_is_not_a_store_is_refused(uri):
     with pytest.raises(SettingsInvalid, match="expected"):
         open_store(uri, SETTINGS)
 
@@ -163,7 +163,7 @@ def test_a_server_that_accepts_and_never_answers_is_given_up(call):
     assert "s3cret" not in str(caught.value)
 
 
-def test_what_a_killed_writer_leaves_behind_is_no_object(store, tmp_path):
+def test_what_a_killed_writer_leaves_behind_is_not_an_object(store, tmp_path):
     store.put("a/b.pb", b"x")
     (tmp_path / "objects" / "a" / "b.pb#1").write_bytes(b"half")
 

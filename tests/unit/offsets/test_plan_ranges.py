@@ -85,7 +85,7 @@ def test_the_lag_is_what_lies_beyond_the_heads_and_all_of_a_partition_that_has_n
     assert count_lag({0: 6, 2: 5}, marks) == 4 + 4 + 0
 
 
-def test_a_head_that_the_topic_does_not_reach_is_no_lag():
+def test_a_head_that_the_topic_does_not_reach_is_not_lag():
     assert count_lag({0: 9}, {0: Watermarks(0, 4)}) == 0
 
 

@@ -196,7 +196,7 @@ def test_a_full_buffer_pauses_the_fast_and_never_the_awaited():
     assert buffer.flow() == Flow(resume=(B,))
 
 
-def test_all_go_on_once_less_than_a_batch_is_held():
+def test_all_continue_once_less_than_a_batch_is_held():
     buffer = buffer_of(A, B, batch_size=2)
     fill(buffer, A, *range(9))
     buffer.flow()

@@ -30,7 +30,7 @@ def test_a_policy_gives_each_partition_its_start(policy, found, expected):
     assert resolve_start(parse_start(policy), "t", MARKS, found) == expected
 
 
-def test_a_group_that_never_read_a_partition_with_records_is_no_place_to_start():
+def test_a_group_that_never_read_a_partition_with_records_is_not_a_place_to_start():
     with pytest.raises(
         StartUnknown, match=r"group loaders has no committed offset for t\[2\]; check the group"
     ) as raised:

@@ -69,7 +69,7 @@ def test_a_secret_that_is_not_set_is_named_with_the_setting():
 
 
 @pytest.mark.usefixtures("acme")
-def test_what_a_factory_refuses_is_told_as_the_graphs_fault(context):
+def test_what_a_factory_refuses_is_reported_as_the_graphs_fault(context):
     with pytest.raises(ConnectorInvalid, match="acme-lines connector: file is missing; name the file"):
         make_connector(Connector("acme-lines", {}), context)
     with pytest.raises(GraphInvalid, match="'acme:whisper' is not a module: acme has no 'whisper'; it has shout"):
@@ -186,7 +186,7 @@ def test_a_graph_with_an_engine_that_cannot_be_is_refused(engine, told):
     assert any(told in problem and "nodes[0].engine" in problem for problem in problems(text))
 
 
-def test_a_name_that_nobody_provides_is_no_plugin():
+def test_a_name_that_nobody_provides_is_not_a_plugin():
     assert find_plugin(PluginGroup.CONNECTOR, "ftp") is None
 
 

@@ -43,7 +43,7 @@ def test_a_wrong_condition_is_refused_with_its_place(text, line, column, message
     assert problem.offset == sum(len(each) + 1 for each in text.split("\n")[: line - 1]) + column - 1
 
 
-def test_all_type_errors_are_told_at_once():
+def test_all_type_errors_are_reported_at_once():
     problems = check_condition("doc.nope == 1 &&\n doc.doc_id == 2")
 
     assert [(problem.line, problem.column) for problem in problems] == [(1, 4), (2, 13)]
