@@ -6,6 +6,7 @@ The tables in ``format.py`` are made of these.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
 from dataclasses import fields as dataclass_fields
@@ -27,25 +28,25 @@ class Mismatch(ValueError):
     """A value is not of its field's kind; the message says what was expected."""
 
 
-class Plain:
+class Plain(ABC):
     """A kind of value without keys of its own."""
 
     __slots__ = ()
 
+    @abstractmethod
     def check(self, value: Any) -> Any:
         """Return a file's value as the model holds it.
 
         :raises Mismatch: it is not of this kind.
         """
-        raise NotImplementedError
 
     def plain(self, value: Any) -> Any:
         """Return a model's value as a file holds it."""
         return value
 
+    @abstractmethod
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of this kind."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def calls_noted(modules):
 
     def note(frame, event, _argument):
         name = frame.f_globals.get("__name__", "")
-        # What runs while a module is imported is no step of the walk, nor is what a dataclass generates.
+        # What runs while a module is imported is not a step of the walk, and neither is what a dataclass generates.
         if event == "call" and name.startswith("pipestream.") and not _is_generated(frame.f_code):
             modules.add(name)
 

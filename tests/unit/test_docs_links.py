@@ -17,7 +17,7 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def targets(page):
-    # What stands in a block of code is no link.
+    # Text in a block of code is not a link.
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     return [link for link in LINK.findall(text) if "://" not in link]
 
