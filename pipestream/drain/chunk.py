@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 from pipestream.drain.range_task import RangeTask
+from pipestream.engine.carry import Carrier, RecordResult
 from pipestream.engine.dead_letter_record import FOR_GRAPH
-from pipestream.engine.follow import follow
-from pipestream.engine.intake import Arrival, Entrance, read_arrival, stand_in, take_in
-from pipestream.engine.outputs import DeadLetterWriter, Output, output_of
-from pipestream.engine.process import Emission, Outcome, Services, fail
+from pipestream.engine.intake import Arrival, Entrance, take_in
+from pipestream.engine.process import Services
 from pipestream.errors import PipestreamError
 from pipestream.graph.model import Graph
 from pipestream.ids import record_origin
@@ -22,29 +21,6 @@ from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.ledger.entries import Tally
 from pipestream.objects.store import ObjectStore
 from pipestream.settings import Settings
-from pipestream.wire import PipeStream
-
-
-@dataclass(slots=True)
-class RecordResult:
-    """The result of one record."""
-
-    record: InputRecord
-    outputs: list[OutputRecord] = field(default_factory=list)
-    objects: dict[str, bytes] = field(default_factory=dict)
-    """To be stored before the outputs are sent, which refer to them."""
-    sent: list[str] = field(default_factory=list)
-    """The ways its documents went, by the names the ledger counts them under."""
-    dead_letters: int = 0
-    error: PipestreamError | None = None
-    """The last failure of a document of this record."""
-    is_given_up: bool = False
-    """Whether it was not processed (to its end) but put aside; see ``ChunkProcessor.give_up``."""
-
-    def add(self, output: Output) -> None:
-        """Add an output of one of its documents."""
-        self.outputs.append(output.record)
-        self.objects.update(output.objects)
 
 
 class ChunkResult:
@@ -106,8 +82,8 @@ def chunk_processor(
 ) -> ChunkProcessor:
     """Return what processes the chunks of a task."""
     entrance = Entrance(graph, task.node_id, task.lane, task.datasource_id, task.is_live)
-    dead_letters = DeadLetterWriter(entrance, task.run_id, services.graph_hash, services.now)
-    return ChunkProcessor(entrance, task.topic_id, task.doc_ids, dead_letters, services, store, settings)
+    carrier = Carrier(entrance, task.run_id, services, settings)
+    return ChunkProcessor(entrance, task.topic_id, task.doc_ids, carrier, store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +94,15 @@ class ChunkProcessor:
     topic_id: str
     doc_ids: tuple[str, ...]
     """A backfill of some documents passes over the others; empty: all."""
-    dead_letters: DeadLetterWriter
-    services: Services
+    carrier: Carrier
     store: ObjectStore
-    settings: Settings
 
     def process(self, records: Sequence[InputRecord]) -> ChunkResult:
         """Decode, hydrate and process records, in order."""
         result = ChunkResult(records)
         arrivals = [self._arrival(record) for record in records if self._is_wanted(record)]
         for arrival, stream in zip(arrivals, take_in(arrivals, self.entrance, self.store), strict=True):
-            result.put(self._process(arrival, stream))
+            result.put(self.carrier.carry(arrival, stream))
         return result
 
     def process_one(self, record: InputRecord) -> RecordResult:
@@ -137,27 +111,13 @@ class ChunkProcessor:
             return RecordResult(record)
         arrival = self._arrival(record)
         (stream,) = take_in([arrival], self.entrance, self.store)
-        return self._process(arrival, stream)
+        return self.carrier.carry(arrival, stream)
 
     def give_up(
         self, record: InputRecord, error: PipestreamError, *, attempts: int, as_dead_letter: bool = False
     ) -> RecordResult:
-        """Return the result for a record that is given up: it fails at its node, and nothing downstream runs.
-
-        Its document is not fetched, since that may be what no process survives; a reference stays the one it is.
-
-        :param as_dead_letter: even if the graph has an error-end.
-        """
-        result = RecordResult(record, is_given_up=True)
-        arrival = self._arrival(record)
-        try:
-            stream, key = read_arrival(arrival, self.entrance)
-        except PipestreamError:
-            as_dead_letter, stream, key = True, PipeStream(current_node_id=self.entrance.node_id), ""
-        if key:
-            stream.document_ref.object_key = key
-        self._add_failure(result, arrival, stream, error, attempts, as_dead_letter=as_dead_letter)
-        return result
+        """Return the result for a record that is given up; see ``Carrier.give_up``."""
+        return self.carrier.give_up(self._arrival(record), error, attempts=attempts, as_dead_letter=as_dead_letter)
 
     def _arrival(self, record: InputRecord) -> Arrival:
         return Arrival(record, record_origin(self.topic_id, record.topic, record.partition, record.offset))
@@ -170,42 +130,3 @@ class ChunkProcessor:
         if header(record.headers, FOR_GRAPH) not in (None, self.entrance.graph.graph_id):
             return False
         return not self.doc_ids or (record.key or b"").decode("utf-8", "replace") in self.doc_ids
-
-    def _process(self, arrival: Arrival, stream: PipeStream | PipestreamError) -> RecordResult:
-        result = RecordResult(arrival.record)
-        if isinstance(stream, PipestreamError):
-            held = stand_in(arrival, self.entrance) if self.entrance.graph.error_end else None
-            never = held or PipeStream(current_node_id=self.entrance.node_id)
-            self._add_failure(result, arrival, never, stream, attempts=1, as_dead_letter=held is None)
-            return result
-        hops = stream.hop_count
-        for emission in follow(stream, self.entrance.graph, self.services, self.settings):
-            # A failed stream keeps the hops it came with, so only one that failed at the record's own node
-            # still has those of the record.
-            self._add(result, arrival, emission, is_entry=emission.stream.hop_count == hops)
-        return result
-
-    def _add_failure(
-        self,
-        result: RecordResult,
-        arrival: Arrival,
-        stream: PipeStream,
-        error: PipestreamError,
-        attempts: int,
-        *,
-        as_dead_letter: bool,
-    ) -> None:
-        emission = fail(stream, self.entrance.graph, error, attempts, self.services)
-        if as_dead_letter:
-            emission = replace(emission, outcome=Outcome.DEAD_LETTER)
-        self._add(result, arrival, emission, is_entry=True)
-
-    def _add(self, result: RecordResult, arrival: Arrival, emission: Emission, *, is_entry: bool) -> None:
-        result.error = emission.error or result.error
-        if emission.outcome is Outcome.DEAD_LETTER:
-            result.add(self.dead_letters.letter_of(emission, arrival, is_entry=is_entry))
-            result.dead_letters += 1
-            return
-        result.sent.append(emission.counted_as)
-        if emission.outcome is not Outcome.HANDED_OVER:
-            result.add(output_of(emission, self.entrance.graph))

@@ -22,9 +22,10 @@ from functools import partial
 from typing import TypeVar
 
 from pipestream import faults
-from pipestream.drain.chunk import ChunkProcessor, ChunkResult, RecordResult, chunk_processor
+from pipestream.drain.chunk import ChunkProcessor, ChunkResult, chunk_processor
 from pipestream.drain.crash_markers import CrashMarkers
 from pipestream.drain.range_task import RangeOutcome, RangeTask, read_metadata, write_metadata
+from pipestream.engine.carry import RecordResult
 from pipestream.engine.follow import retry_policy
 from pipestream.engine.services import open_services
 from pipestream.errors import (

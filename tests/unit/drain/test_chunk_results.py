@@ -5,7 +5,8 @@ import textwrap
 import pytest
 
 from pipestream.documents.references import key_of, stream_key
-from pipestream.drain.chunk import ChunkResult, RecordResult, chunk_processor
+from pipestream.drain.chunk import ChunkResult, chunk_processor
+from pipestream.engine.carry import RecordResult
 from pipestream.engine.dead_letter_record import CONNECT, OWN
 from pipestream.engine.services import open_services
 from pipestream.errors import ModuleFailed, ProcessDied

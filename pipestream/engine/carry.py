@@ -1,0 +1,123 @@
+"""Carry one arrival through a graph: from the stream that was taken in to the records and objects that leave.
+
+Everything that moves documents calls this: the drain for the records of a range, the engine for a call, the sidecar.
+Nothing is sent or stored here: the caller stores the objects, then sends the records in a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from pipestream.engine.follow import follow
+from pipestream.engine.intake import Arrival, Entrance, read_arrival, stand_in
+from pipestream.engine.outputs import DeadLetterWriter, Output, output_of
+from pipestream.engine.process import Emission, Outcome, Services, fail
+from pipestream.errors import PipestreamError
+from pipestream.kafka.records import InputRecord, OutputRecord
+from pipestream.settings import Settings
+from pipestream.wire import PipeStream
+
+
+@dataclass(slots=True)
+class RecordResult:
+    """The result of one record."""
+
+    record: InputRecord
+    outputs: list[OutputRecord] = field(default_factory=list)
+    objects: dict[str, bytes] = field(default_factory=dict)
+    """To be stored before the outputs are sent, which refer to them."""
+    sent: list[str] = field(default_factory=list)
+    """The ways its documents went, by the names the ledger counts them under."""
+    dead_letters: int = 0
+    error: PipestreamError | None = None
+    """The last failure of a document of this record."""
+    is_given_up: bool = False
+    """Whether it was not processed (to its end) but put aside; see ``Carrier.give_up``."""
+
+    def add(self, output: Output) -> None:
+        """Add an output of one of its documents."""
+        self.outputs.append(output.record)
+        self.objects.update(output.objects)
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """Carries the arrivals of one entrance, and writes the dead letters of those that fail."""
+
+    entrance: Entrance
+    run_id: str
+    """Who carries, for dead letters: a run, or the instance of a server."""
+    services: Services
+    settings: Settings
+
+    def carry(
+        self,
+        arrival: Arrival,
+        stream: PipeStream | PipestreamError,
+        seen: Callable[[Emission], None] = lambda _: None,
+    ) -> RecordResult:
+        """Process an arrival at its node and through fused edges; return what leaves.
+
+        :param stream: what ``take_in`` made of the arrival: its stream, or why there is none.
+        :param seen: called with every emission before its document is replaced by a reference, for a caller that
+            answers with the document.
+        """
+        result = RecordResult(arrival.record)
+        if isinstance(stream, PipestreamError):
+            held = stand_in(arrival, self.entrance) if self.entrance.graph.error_end else None
+            never = held or PipeStream(current_node_id=self.entrance.node_id)
+            self._add_failure(result, arrival, never, stream, attempts=1, as_dead_letter=held is None)
+            return result
+        hops = stream.hop_count
+        for emission in follow(stream, self.entrance.graph, self.services, self.settings):
+            seen(emission)
+            # A failed stream keeps the hops it came with, so only one that failed at the record's own node
+            # still has those of the record.
+            self._add(result, arrival, emission, is_entry=emission.stream.hop_count == hops)
+        return result
+
+    def give_up(
+        self, arrival: Arrival, error: PipestreamError, *, attempts: int, as_dead_letter: bool = False
+    ) -> RecordResult:
+        """Return the result for an arrival that is given up: it fails at its node, and nothing downstream runs.
+
+        Its document is not fetched, since that may be what no process survives; a reference stays the one it is.
+
+        :param as_dead_letter: even if the graph has an error-end.
+        """
+        result = RecordResult(arrival.record, is_given_up=True)
+        try:
+            stream, key = read_arrival(arrival, self.entrance)
+        except PipestreamError:
+            as_dead_letter, stream, key = True, PipeStream(current_node_id=self.entrance.node_id), ""
+        if key:
+            stream.document_ref.object_key = key
+        self._add_failure(result, arrival, stream, error, attempts, as_dead_letter=as_dead_letter)
+        return result
+
+    def _add_failure(
+        self,
+        result: RecordResult,
+        arrival: Arrival,
+        stream: PipeStream,
+        error: PipestreamError,
+        attempts: int,
+        *,
+        as_dead_letter: bool,
+    ) -> None:
+        emission = fail(stream, self.entrance.graph, error, attempts, self.services)
+        if as_dead_letter:
+            emission = replace(emission, outcome=Outcome.DEAD_LETTER)
+        self._add(result, arrival, emission, is_entry=True)
+
+    def _add(self, result: RecordResult, arrival: Arrival, emission: Emission, *, is_entry: bool) -> None:
+        result.error = emission.error or result.error
+        if emission.outcome is Outcome.DEAD_LETTER:
+            writer = DeadLetterWriter(self.entrance, self.run_id, self.services.graph_hash, self.services.now)
+            result.add(writer.letter_of(emission, arrival, is_entry=is_entry))
+            result.dead_letters += 1
+            return
+        result.sent.append(emission.counted_as)
+        if emission.outcome is not Outcome.HANDED_OVER:
+            result.add(output_of(emission, self.entrance.graph))
