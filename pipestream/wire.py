@@ -14,6 +14,7 @@ from pipestream.gen.ai.pipestream.data.module.v1.module_service_pb2 import (
     ProcessDataResponse,
 )
 from pipestream.gen.ai.pipestream.data.v1.pipeline_core_types_pb2 import (
+    Blob,
     DlqMessage,
     DocumentReference,
     ErrorData,
@@ -26,6 +27,7 @@ from pipestream.gen.ai.pipestream.data.v1.pipeline_core_types_pb2 import (
 )
 
 __all__ = [
+    "Blob",
     "DlqConfig",
     "DlqMessage",
     "DocumentReference",

@@ -1,4 +1,4 @@
-"""The keys of stored documents, and which key a stream's reference means."""
+"""The keys of stored documents and blobs, and which key a reference means."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from pipestream.errors import IdInvalid, RecordInvalid
 from pipestream.ids import check_graph_id, check_key, check_key_part
 
 if TYPE_CHECKING:
-    from pipestream.wire import PipeStream
+    from pipestream.wire import Blob, PipeStream
 
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _ROOTS = ("streams", "documents")
+_BLOBS = "blobs"
+DRIVE = "default"
+"""The name of the one object store, where the wire format asks for a drive."""
 
 
 def stream_key(account_id: str, stream_id: str, node_id: str) -> str:
@@ -33,11 +36,52 @@ def upload_key(account_id: str, datasource_id: str, doc_id: str, checksum: str) 
 
     :raises IdInvalid: a part cannot be in a key.
     """
+    return f"documents/{_content_path(account_id, datasource_id, doc_id, checksum)}.pb"
+
+
+def blob_key(account_id: str, datasource_id: str, doc_id: str, checksum: str) -> str:
+    """Return where a blob of a document is stored that is too large to be in the document itself.
+
+    Each document has blobs of its own, so deleting the document deletes them and takes nothing from another one.
+
+    :param checksum: the SHA-256 of the blob's bytes.
+    :raises IdInvalid: a part cannot be in a key.
+    """
+    return f"{_BLOBS}/{_content_path(account_id, datasource_id, doc_id, checksum)}"
+
+
+def _content_path(account_id: str, datasource_id: str, doc_id: str, checksum: str) -> str:
     if not _SHA256.fullmatch(checksum):
         raise IdInvalid(f"checksum {checksum!r} is not a SHA-256 in lower-case hexadecimal")
     account = check_key_part(account_id, "account id")
     datasource = check_graph_id(datasource_id, "datasource id")
-    return f"documents/{account}/{datasource}/{check_key_part(doc_id, 'document id')}/{checksum}.pb"
+    return f"{account}/{datasource}/{check_key_part(doc_id, 'document id')}/{checksum}"
+
+
+def key_of_blob(blob: Blob, account_id: str) -> str:
+    """Return the key of the object that a blob's ``storage_ref`` names.
+
+    A reference may only lead to the blobs of the account that its document belongs to.
+
+    :raises RecordInvalid: there is no reference, or it does not name an object that it may.
+    """
+    if not blob.HasField("storage_ref"):
+        raise RecordInvalid(f"blob {blob.blob_id!r} has no storage_ref, so there is no object to look for")
+    reference = blob.storage_ref
+    if reference.drive_name not in ("", DRIVE):
+        raise RecordInvalid(
+            f"blob {blob.blob_id!r} is on the drive {reference.drive_name!r}; this store has only {DRIVE!r}"
+        )
+    try:
+        key = check_key(reference.object_key)
+    except IdInvalid as error:
+        raise RecordInvalid(f"the reference to blob {blob.blob_id!r}: {error}") from error
+    parts = key.split("/")
+    if len(parts) < 3 or parts[0] != _BLOBS or parts[1] != account_id:
+        raise RecordInvalid(
+            f"object_key {key!r} is not below {_BLOBS}/{account_id}/, where the blobs of account {account_id!r} are"
+        )
+    return key
 
 
 def key_of(stream: PipeStream) -> str:

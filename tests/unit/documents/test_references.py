@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipestream.documents.references import key_of, stream_key, upload_key
+from pipestream.documents.references import blob_key, key_of, key_of_blob, stream_key, upload_key
 from pipestream.errors import IdInvalid, RecordInvalid
-from pipestream.wire import DocumentReference, PipeStream, StreamMetadata
+from pipestream.wire import Blob, DocumentReference, PipeStream, StreamMetadata
 
 SHA = "0123456789abcdef" * 4
 
@@ -86,3 +86,38 @@ def test_a_reference_without_an_account_is_of_the_streams_account():
 def test_a_reference_that_names_no_object_it_may_is_an_invalid_record(record, message):
     with pytest.raises(RecordInvalid, match=message):
         key_of(record)
+
+
+BLOB = "blobs/acme/files/doc-1/" + "a" * 64
+
+
+def stored_blob(object_key: str = BLOB, drive: str = "default") -> Blob:
+    blob = Blob(blob_id="b-1")
+    blob.storage_ref.object_key = object_key
+    blob.storage_ref.drive_name = drive
+    return blob
+
+
+def test_a_blob_is_stored_below_its_document_by_its_content():
+    assert blob_key("acme", "files", "doc-1", "a" * 64) == BLOB
+
+
+@pytest.mark.parametrize("drive", ["", "default"])
+def test_a_blobs_reference_means_that_object(drive):
+    assert key_of_blob(stored_blob(drive=drive), "acme") == BLOB
+
+
+@pytest.mark.parametrize(
+    ("blob", "message"),
+    [
+        (Blob(blob_id="b-1", data=b"inline"), "has no storage_ref"),
+        (stored_blob(drive="other"), "only 'default'"),
+        (stored_blob("blobs/other/files/doc-1/" + "a" * 64), "not below blobs/acme/"),
+        (stored_blob("documents/acme/files/doc-1/x.pb"), "not below blobs/acme/"),
+        (stored_blob("blobs/acme/../other"), "cannot be part of an object key"),
+        (stored_blob(""), "cannot be part of an object key"),
+    ],
+)
+def test_a_blobs_reference_that_names_no_object_it_may_is_an_invalid_record(blob, message):
+    with pytest.raises(RecordInvalid, match=message):
+        key_of_blob(blob, "acme")
