@@ -131,6 +131,15 @@ class Settings(BaseSettings):
     )
     cycle_passes: int = Field(3, ge=1, le=50, description="How often one run drains the topics of a cycle.")
 
+    log_format: Literal["text", "json"] = Field(
+        "text", description="How servers and Spark jobs log: lines for people, or a JSON object per line."
+    )
+    telemetry_host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="Address on which servers answer /metrics and /health. Neither asks for a login.",
+    )
+
     plugin_secrets: Annotated[Mapping[str, SecretStr], NoDecode] = Field(
         {},
         description="Secrets of plugins, by the names that they ask for. A table in TOML, a JSON object in the "
