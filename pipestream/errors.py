@@ -15,6 +15,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - LedgerBusy              others wrote to the ledger at the same moment, so nothing was written
     - DatabaseUnavailable     PostgreSQL did not answer
     - ModuleUnavailable       a module could not be reached, or ran out of time (record)
+      - ModuleTimeout         it took longer than its node allows (record)
     - TasksFailed             Spark gave up on the tasks of a run, or they were cancelled
     - PlannedTwice            another process planned the same action first [dead_letters.decisions]
   - TerminalError             a retry of the same work cannot succeed
@@ -202,6 +203,10 @@ class ModuleUnavailable(TransientError):
     """A module could not be reached, or ran out of time."""
 
     concerns = Concern.RECORD
+
+
+class ModuleTimeout(ModuleUnavailable):
+    """A module took longer than its node allows."""
 
 
 class TasksFailed(TransientError):

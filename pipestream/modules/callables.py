@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pipestream.errors import ModuleFailed, ModuleUnavailable, TransientError
+from pipestream.errors import ModuleFailed, ModuleTimeout, ModuleUnavailable, TransientError
 from pipestream.modules.deadline import DeadlineExceeded, TooManyHanging, call_with_deadline
 from pipestream.modules.module import Answer
 from pipestream.wire import PipeDoc
@@ -39,7 +39,7 @@ class CallableModule:
         try:
             return call_with_deadline(lambda: self._collect(self._function(own, context)), context.timeout_s)
         except DeadlineExceeded:
-            raise ModuleUnavailable(f"{self._spec} took longer than {context.timeout_s:g} s") from None
+            raise ModuleTimeout(f"{self._spec} took longer than {context.timeout_s:g} s") from None
         except TooManyHanging:
             raise ModuleUnavailable(
                 f"{self._spec}: too many earlier calls still hang in this process; restart it"

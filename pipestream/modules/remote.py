@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from google.protobuf import json_format
 
-from pipestream.errors import ModuleFailed, ModuleUnavailable
+from pipestream.errors import ModuleFailed, ModuleTimeout, ModuleUnavailable
 from pipestream.gen.ai.pipestream.data.module.v1 import module_service_pb2 as service
 from pipestream.gen.ai.pipestream.data.module.v1.module_service_pb2_grpc import PipeStepProcessorServiceStub
 from pipestream.modules.module import Answer, HopStatus
@@ -99,7 +99,7 @@ class GrpcModule:
         code = error.code()
         details = (error.details() or "")[:500]
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return ModuleUnavailable(f"grpc:{self._target} took longer than {context.timeout_s:g} s")
+            return ModuleTimeout(f"grpc:{self._target} took longer than {context.timeout_s:g} s")
         message = f"grpc:{self._target}: {code.name}: {details}"
         return ModuleUnavailable(message) if code in TRANSIENT_CODES else ModuleFailed(message, error_type=code.name)
 

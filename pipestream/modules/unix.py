@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf import json_format
 
-from pipestream.errors import ModuleFailed, ModuleUnavailable
+from pipestream.errors import ModuleFailed, ModuleTimeout, ModuleUnavailable
 from pipestream.modules.unknown import carry_unknown_fields
 from pipestream.wire import PipeDoc
 
@@ -52,7 +52,7 @@ class SocketModule:
         try:
             answer = _exchange(self._path, payload, context.timeout_s)
         except TimeoutError:
-            raise ModuleUnavailable(f"unix:{self._path} took longer than {context.timeout_s:g} s") from None
+            raise ModuleTimeout(f"unix:{self._path} took longer than {context.timeout_s:g} s") from None
         except OSError as error:
             raise ModuleUnavailable(f"unix:{self._path}: {error.strerror or error}") from error
         if not answer.strip():
