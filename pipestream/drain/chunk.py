@@ -101,7 +101,12 @@ class ChunkProcessor:
         """Decode, hydrate and process records, in order."""
         result = ChunkResult(records)
         arrivals = [self._arrival(record) for record in records if self._is_wanted(record)]
-        for arrival, stream in zip(arrivals, take_in(arrivals, self.entrance, self.store), strict=True):
+        meter = self.carrier.services.meter
+        if records:
+            meter.received(records[0].topic, "kafka", [len(record.value or b"") for record in records])
+        with meter.timed("hydrate"):
+            streams = take_in(arrivals, self.entrance, self.store)
+        for arrival, stream in zip(arrivals, streams, strict=True):
             result.put(self.carrier.carry(arrival, stream))
         return result
 

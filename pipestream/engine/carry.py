@@ -18,6 +18,8 @@ from pipestream.kafka.records import InputRecord, OutputRecord
 from pipestream.settings import Settings
 from pipestream.wire import PipeStream
 
+_MESSAGE_TYPES = {Outcome.EDGE: "routing", Outcome.HAPPY_END: "happy_end", Outcome.ERROR_END: "error_end"}
+
 
 @dataclass(slots=True)
 class RecordResult:
@@ -68,6 +70,7 @@ class Carrier:
             held = stand_in(arrival, self.entrance) if self.entrance.graph.error_end else None
             never = held or PipeStream(current_node_id=self.entrance.node_id)
             self._add_failure(result, arrival, never, stream, attempts=1, as_dead_letter=held is None)
+            self.services.meter.ended(succeeded=False)
             return result
         hops = stream.hop_count
         for emission in follow(stream, self.entrance.graph, self.services, self.settings):
@@ -75,6 +78,7 @@ class Carrier:
             # A failed stream keeps the hops it came with, so only one that failed at the record's own node
             # still has those of the record.
             self._add(result, arrival, emission, is_entry=emission.stream.hop_count == hops)
+        self.services.meter.ended(succeeded=result.error is None)
         return result
 
     def give_up(
@@ -117,7 +121,14 @@ class Carrier:
             writer = DeadLetterWriter(self.entrance, self.run_id, self.services.graph_hash, self.services.now)
             result.add(writer.letter_of(emission, arrival, is_entry=is_entry))
             result.dead_letters += 1
+            if emission.error is not None:
+                self.services.meter.dead_letter(emission.node_id, emission.error)
             return
         result.sent.append(emission.counted_as)
         if emission.outcome is not Outcome.HANDED_OVER:
-            result.add(output_of(emission, self.entrance.graph))
+            output = output_of(emission, self.entrance.graph)
+            result.add(output)
+            edge_id = emission.edge.edge_id if emission.edge else ""
+            self.services.meter.sent(
+                output.record.topic, _MESSAGE_TYPES[emission.outcome], edge_id, output.record.size_bytes
+            )

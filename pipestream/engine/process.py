@@ -20,7 +20,9 @@ from pipestream.ids import derive_child_id
 from pipestream.modules.module import Answer, HopStatus, Module, ModuleContext
 from pipestream.modules.transports import EdgeTransport
 from pipestream.routing.mappings import apply_mappings
-from pipestream.wire import PipeStream
+from pipestream.telemetry.meter import Meter, NoMeter
+from pipestream.topic_names import node_topic
+from pipestream.wire import PipeDoc, PipeStream
 
 HAPPY = "happy-end"
 ERROR = "error-end"
@@ -71,6 +73,7 @@ class Services:
     instance: str = field(default_factory=this_instance)
     """Who processes, for the history."""
     now: Callable[[], float] = time.time
+    meter: Meter = field(default_factory=NoMeter)
 
 
 def process_node(stream: PipeStream, graph: Graph, services: Services, attempt: int = 1) -> list[Emission]:
@@ -97,23 +100,31 @@ def process_node(stream: PipeStream, graph: Graph, services: Services, attempt: 
         services.engine_of(node).process(stream, _idempotency_key(stream, node), timeout_s)
         return [Emission(Outcome.HANDED_OVER, stream, node.node_id)]
 
-    started = services.now()
+    started, begun = services.now(), time.perf_counter()
     answer = _run_module(stream, node, graph, services, attempt)
     done = record_hop(stream, node, graph, services, started, answer)
-    documents = answer.documents
+    status = "success"
     if node.is_end:
-        return []
-    if not documents:
+        status, emissions = "end_consumed", []
+    elif not answer.documents:
         done.document.CopyFrom(stream.document)
-        return [_end_happily(done, node, graph)]
+        status, emissions = "empty_response", [_end_happily(done, node, graph)]
+    else:
+        emissions = _route_all(done, answer.documents, node, graph, services.conditions)
+    services.meter.processed(node_topic(graph.cluster_id, node.node_id), status, time.perf_counter() - begun)
+    return emissions
 
+
+def _route_all(
+    stream: PipeStream, documents: Sequence[PipeDoc], node: Node, graph: Graph, conditions: Conditions
+) -> list[Emission]:
     emissions: list[Emission] = []
     for index, document in enumerate(documents):
-        child = done if len(documents) == 1 else _copy(done)
+        child = stream if len(documents) == 1 else _copy(stream)
         if index:
             child.stream_id = derive_child_id(stream.stream_id, node.node_id, f"document/{index}")
         child.document.CopyFrom(document)
-        emissions.extend(_route(child, node, graph, services.conditions))
+        emissions.extend(_route(child, node, graph, conditions))
     return emissions
 
 
@@ -129,6 +140,7 @@ def fail(
 
     :param started: when the first attempt began, for the history.
     """
+    services.meter.failed(node_topic(graph.cluster_id, stream.current_node_id), error)
     failed = _copy(stream)
     record_failure(failed, graph, services, error, attempts, started)
     outcome = Outcome.ERROR_END if graph.error_end else Outcome.DEAD_LETTER
@@ -154,12 +166,26 @@ def _run_module(stream: PipeStream, node: Node, graph: Graph, services: Services
         config_params=node.config_params,
         timeout_s=node.timeout_s or services.module_timeout_s,
     )
-    answered = services.module_of(node).process(document, context)
-    answer = answered if isinstance(answered, Answer) else Answer(answered)
+    answer = _call_module(document, context, node, graph, services)
     if not node.post_mappings:
         return answer
     mapped = [apply_mappings(node.post_mappings, stream, each, services.cel_engine) for each in answer.documents]
     return replace(answer, documents=mapped)
+
+
+def _call_module(document: PipeDoc, context: ModuleContext, node: Node, graph: Graph, services: Services) -> Answer:
+    error: PipestreamError | None = None
+    begun = time.perf_counter()
+    try:
+        answered = services.module_of(node).process(document, context)
+    except PipestreamError as raised:
+        error = raised
+        raise
+    finally:
+        if node.module:
+            queue = node_topic(graph.cluster_id, node.node_id)
+            services.meter.module_called(queue, time.perf_counter() - begun, error)
+    return answered if isinstance(answered, Answer) else Answer(answered)
 
 
 def _route(stream: PipeStream, node: Node, graph: Graph, conditions: Conditions) -> list[Emission]:

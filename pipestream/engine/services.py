@@ -14,6 +14,7 @@ from pipestream.modules.resolve import resolve_module
 from pipestream.modules.transports import EdgeTransport, open_transport
 from pipestream.plugins import PluginContext
 from pipestream.settings import Settings
+from pipestream.telemetry.meter import PrometheusMeter
 
 
 @contextmanager
@@ -44,6 +45,7 @@ def open_services(version: BuiltGraph, settings: Settings, node_ids: Iterable[st
             cel_engine=settings.cel_engine,
             module_timeout_s=settings.module_timeout_s,
             graph_hash=version.digest,
+            meter=PrometheusMeter(version.graph.graph_id),
         )
 
 
