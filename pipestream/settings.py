@@ -134,6 +134,11 @@ class Settings(BaseSettings):
     log_format: Literal["text", "json"] = Field(
         "text", description="How servers and Spark jobs log: lines for people, or a JSON object per line."
     )
+    otlp_endpoint: str = Field(
+        "",
+        description="Where spans are sent to: the address of an OpenTelemetry collector (OTLP over HTTP), e.g. "
+        "http://127.0.0.1:4318. Empty: none are made, and traces that others began are passed on.",
+    )
     telemetry_host: str = Field(
         "127.0.0.1",
         min_length=1,

@@ -14,8 +14,9 @@ from pipestream.engine.intake import Arrival, Entrance, read_arrival, stand_in
 from pipestream.engine.outputs import DeadLetterWriter, Output, output_of
 from pipestream.engine.process import Emission, Outcome, Services, fail
 from pipestream.errors import PipestreamError
-from pipestream.kafka.records import InputRecord, OutputRecord
+from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.settings import Settings
+from pipestream.telemetry.tracing import TRACEPARENT, header_of, record_error, span, trace_id_of
 from pipestream.wire import PipeStream
 
 _MESSAGE_TYPES = {Outcome.EDGE: "routing", Outcome.HAPPY_END: "happy_end", Outcome.ERROR_END: "error_end"}
@@ -65,6 +66,29 @@ class Carrier:
         :param seen: called with every emission before its document is replaced by a reference, for a caller that
             answers with the document.
         """
+        known = PipeStream() if isinstance(stream, PipestreamError) else stream
+        with span(
+            f"process {self.entrance.node_id}",
+            header(arrival.record.headers, TRACEPARENT) or "",
+            known.metadata.trace_id,
+            **{
+                "pipestream.graph": self.entrance.graph.graph_id,
+                "pipestream.topic": arrival.record.topic,
+                "pipestream.stream": known.stream_id,
+            },
+        ) as traced:
+            if not known.metadata.trace_id and (trace_id := trace_id_of(traced)):
+                known.metadata.trace_id = trace_id
+            result = self._carry(arrival, stream, seen)
+            if result.error is not None:
+                record_error(traced, result.error)
+            if parent := header_of(traced):
+                result.outputs = [_with_trace(output, parent) for output in result.outputs]
+        return result
+
+    def _carry(
+        self, arrival: Arrival, stream: PipeStream | PipestreamError, seen: Callable[[Emission], None]
+    ) -> RecordResult:
         result = RecordResult(arrival.record)
         if isinstance(stream, PipestreamError):
             held = stand_in(arrival, self.entrance) if self.entrance.graph.error_end else None
@@ -132,3 +156,10 @@ class Carrier:
             self.services.meter.sent(
                 output.record.topic, _MESSAGE_TYPES[emission.outcome], edge_id, output.record.size_bytes
             )
+
+
+def _with_trace(output: OutputRecord, traceparent: str) -> OutputRecord:
+    """Add a trace to a record. A dead letter keeps the headers of its record, and so the trace that it came with."""
+    if header(output.headers, TRACEPARENT) is not None:
+        return output
+    return replace(output, headers=(*output.headers, (TRACEPARENT, traceparent.encode())))

@@ -21,6 +21,7 @@ from pipestream.modules.module import Answer, HopStatus, Module, ModuleContext
 from pipestream.modules.transports import EdgeTransport
 from pipestream.routing.mappings import apply_mappings
 from pipestream.telemetry.meter import Meter, NoMeter
+from pipestream.telemetry.tracing import span
 from pipestream.topic_names import node_topic
 from pipestream.wire import PipeDoc, PipeStream
 
@@ -177,7 +178,8 @@ def _call_module(document: PipeDoc, context: ModuleContext, node: Node, graph: G
     error: PipestreamError | None = None
     begun = time.perf_counter()
     try:
-        answered = services.module_of(node).process(document, context)
+        with span(f"module {node.node_id}"):
+            answered = services.module_of(node).process(document, context)
     except PipestreamError as raised:
         error = raised
         raise
