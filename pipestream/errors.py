@@ -16,6 +16,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - DatabaseUnavailable     PostgreSQL did not answer
     - ModuleUnavailable       a module could not be reached, or ran out of time (record)
       - ModuleTimeout         it took longer than its node allows (record)
+    - Overloaded              a server has as much to do as it takes at once (record)
     - TasksFailed             Spark gave up on the tasks of a run, or they were cancelled
     - PlannedTwice            another process planned the same action first [dead_letters.decisions]
   - TerminalError             a retry of the same work cannot succeed
@@ -207,6 +208,12 @@ class ModuleUnavailable(TransientError):
 
 class ModuleTimeout(ModuleUnavailable):
     """A module took longer than its node allows."""
+
+
+class Overloaded(TransientError):
+    """A server has as much to do as it takes at once. The caller tries again after a pause."""
+
+    concerns = Concern.RECORD
 
 
 class TasksFailed(TransientError):

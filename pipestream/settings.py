@@ -125,6 +125,31 @@ class Settings(BaseSettings):
     failing_share: float = Field(0.5, gt=0, le=1, description="Share of failing records above which a range stops.")
     failing_minimum: int = Field(20, ge=1, description="Records a range must have seen before that share counts.")
 
+    grpc_max_calls: int = Field(
+        1_000, ge=1, description="Calls that one server process takes at once; more get RESOURCE_EXHAUSTED."
+    )
+    grpc_max_message_bytes: int = Field(
+        64 * 1024 * 1024, ge=1024, lt=2**31, description="Largest message that a gRPC server takes or sends."
+    )
+    grpc_stop_s: float = Field(
+        30.0, ge=0, description="How long a server that stops waits for the calls that it has accepted."
+    )
+    grpc_tls_cert_file: Path | None = Field(
+        None, description="Certificate of the gRPC servers, in PEM; without one they speak plain text."
+    )
+    grpc_tls_key_file: Path | None = Field(None, description="Private key of that certificate, in PEM.")
+    grpc_tls_client_ca_file: Path | None = Field(
+        None, description="Mutual TLS: the servers let in only clients with a certificate of this CA."
+    )
+    grpc_ca_file: Path | None = Field(
+        None, description="CA of the servers that gRPC clients call, in PEM; without one they speak plain text."
+    )
+    grpc_client_cert_file: Path | None = Field(None, description="Mutual TLS: the certificate that gRPC clients show.")
+    grpc_client_key_file: Path | None = Field(None, description="Private key of the clients' certificate.")
+    grpc_token: SecretStr | None = Field(
+        None, min_length=1, description="Bearer token that the gRPC servers ask for, and that their clients send."
+    )
+
     spark_master: str = Field(
         "local[2]",
         description="Spark master of `pipestream drain --spark`; drains in Airflow use its connection spark_default.",
@@ -174,6 +199,14 @@ class Settings(BaseSettings):
     def _check_together(self) -> Settings:
         if (self.s3_access_key is None) != (self.s3_secret_key is None):
             raise ValueError("s3_access_key and s3_secret_key go together; set both or neither")
+        for first, second in (
+            ("grpc_tls_cert_file", "grpc_tls_key_file"),
+            ("grpc_client_cert_file", "grpc_client_key_file"),
+        ):
+            if (getattr(self, first) is None) != (getattr(self, second) is None):
+                raise ValueError(f"{first} and {second} go together; set both or neither")
+        if self.grpc_tls_client_ca_file is not None and self.grpc_tls_cert_file is None:
+            raise ValueError("grpc_tls_client_ca_file needs grpc_tls_cert_file: mutual TLS is TLS on both sides")
         if self.retry_initial_ms > self.retry_max_ms:
             raise ValueError("retry_initial_ms must not exceed retry_max_ms")
         for name in ("store_uri", "ledger_uri"):

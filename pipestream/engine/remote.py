@@ -9,7 +9,9 @@ import grpc
 from pipestream.errors import ModuleFailed, ModuleUnavailable
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import ProcessNodeRequest
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import EngineV1ServiceStub
-from pipestream.modules.remote import CHANNEL_OPTIONS, IDEMPOTENCY_KEY, TRANSIENT_CODES
+from pipestream.modules.remote import IDEMPOTENCY_KEY, TRANSIENT_CODES
+from pipestream.rpc.channels import PLAIN_TEXT, open_channel
+from pipestream.rpc.security import ChannelSecurity, channel_security
 from pipestream.wire import PipeStream
 
 if TYPE_CHECKING:
@@ -19,9 +21,9 @@ if TYPE_CHECKING:
 class RemoteEngine:
     """Calls ``EngineV1Service.ProcessNode`` at ``target``. A crash may repeat a call; its key tells repeats."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, security: ChannelSecurity = PLAIN_TEXT) -> None:
         self._target = target
-        self._channel = grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
+        self._channel = open_channel(target, security)
         self._stub: Any = EngineV1ServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
     def process(self, stream: PipeStream, idempotency_key: str, timeout_s: float) -> None:
@@ -49,6 +51,6 @@ class RemoteEngine:
         self._channel.close()
 
 
-def open_engine(target: str, _context: PluginContext) -> RemoteEngine:
+def open_engine(target: str, context: PluginContext) -> RemoteEngine:
     """Make the transport ``grpc``."""
-    return RemoteEngine(target)
+    return RemoteEngine(target, channel_security(context.settings))

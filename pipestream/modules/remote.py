@@ -11,6 +11,7 @@ from pipestream.errors import ModuleFailed, ModuleTimeout, ModuleUnavailable
 from pipestream.gen.ai.pipestream.data.module.v1 import module_service_pb2 as service
 from pipestream.gen.ai.pipestream.data.module.v1.module_service_pb2_grpc import PipeStepProcessorServiceStub
 from pipestream.modules.module import Answer, HopStatus
+from pipestream.rpc.channels import open_channel
 from pipestream.wire import ProcessDataRequest
 
 if TYPE_CHECKING:
@@ -21,16 +22,6 @@ IDEMPOTENCY_KEY = "pipestream-idempotency-key"
 ATTEMPT = "pipestream-attempt"
 TRACE_ID = "pipestream-trace-id"
 
-MAX_MESSAGE_BYTES = 256 * 1024 * 1024
-CHANNEL_OPTIONS = [
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    # After a lost connection gRPC pauses for 1 to 120 s by default, and fails calls at once until then.
-    # That would use all attempts of a document, although its module may be back already.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-]
 TRANSIENT_CODES = {
     grpc.StatusCode.ABORTED,
     grpc.StatusCode.CANCELLED,
@@ -49,7 +40,7 @@ class GrpcModule:
 
     def __init__(self, target: str) -> None:
         self._target = target
-        self._channel = grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
+        self._channel = open_channel(target)
         self._stub: Any = PipeStepProcessorServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
     def process(self, document: PipeDoc, context: ModuleContext) -> Answer:

@@ -18,7 +18,7 @@ import grpc
 
 from pipestream.errors import ModuleUnavailable
 from pipestream.gen.ai.pipestream.data.module.v1 import module_service_pb2_grpc as service
-from pipestream.modules.remote import CHANNEL_OPTIONS
+from pipestream.rpc.channels import CHANNEL_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

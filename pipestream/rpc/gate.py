@@ -1,0 +1,210 @@
+"""What every call passes before its service: the token, the limit of calls, and a status for everything raised.
+
+Left alone, grpc answers UNKNOWN for an error that a service raises and for bytes that are not the message. UNKNOWN
+tells a client nothing, so nothing here ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from pipestream.errors import Overloaded, PipestreamError, RequestInvalid
+from pipestream.rpc.status import ERROR_CODE, RpcStatus, details_of, status_of
+
+log = logging.getLogger(__name__)
+
+_FREE = ("/grpc.health.",)
+"""Calls of these services pass without a token and without a limit: whoever watches the server must get an answer."""
+
+
+class Malformed:
+    """Stands for a request whose bytes are not the message."""
+
+    def __init__(self, error: DecodeError) -> None:
+        self.error = error
+
+
+class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    """Lets calls through to their services, and counts them."""
+
+    def __init__(self, max_calls: int, token: str = "") -> None:
+        self._max_calls = max_calls
+        self._expected = f"Bearer {token}" if token else ""
+        self._active = 0
+        self._closed = ""
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._handlers: dict[str, Any] = {}
+
+    @property
+    def active(self) -> int:
+        """How many calls are in progress."""
+        return self._active
+
+    def close(self, reason: str) -> None:
+        """Refuse every call from now on; those in progress go on."""
+        self._closed = reason
+
+    async def wait_idle(self, timeout_s: float) -> bool:
+        """Wait until no call is in progress, and tell whether that came true in time."""
+        try:
+            await asyncio.wait_for(self._idle.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+        method: str = details.method
+        handler = self._handlers.get(method)
+        if handler is None:
+            found = await continuation(details)
+            if found is None:  # grpc answers UNIMPLEMENTED
+                return None
+            handler = self._handlers[method] = self._wrap(found, is_counted=not method.startswith(_FREE))
+        if method.startswith(_FREE):
+            return handler
+        refused = self._refuse(details)
+        return _refusing(handler, *refused) if refused else handler
+
+    def _refuse(self, details: Any) -> tuple[RpcStatus, str] | None:
+        if self._expected and not self._has_token(details.invocation_metadata):
+            status = RpcStatus(grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED")
+            return status, "send the metadata authorization: Bearer TOKEN, with the token of this server"
+        if self._closed:
+            return RpcStatus(grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE"), self._closed
+        if self._active >= self._max_calls:
+            error = Overloaded(f"{self._active} calls are in progress, as many as this process takes; try again")
+            return status_of(error), details_of(error)
+        return None
+
+    def _has_token(self, metadata: Any) -> bool:
+        for name, value in metadata:
+            if name == "authorization":
+                given = value.encode() if isinstance(value, str) else value
+                return hmac.compare_digest(given, self._expected.encode())
+        return False
+
+    def _wrap(self, handler: Any, *, is_counted: bool) -> Any:
+        """Return a handler that turns errors into status codes, and counts its calls."""
+        deserializer = _tolerant(handler.request_deserializer)
+        serializer = handler.response_serializer
+        if handler.request_streaming and handler.response_streaming:
+            behaviour = self._streaming(handler.stream_stream, is_counted=is_counted)
+            return grpc.stream_stream_rpc_method_handler(behaviour, deserializer, serializer)
+        if handler.response_streaming:
+            behaviour = self._streaming(handler.unary_stream, is_counted=is_counted)
+            return grpc.unary_stream_rpc_method_handler(behaviour, deserializer, serializer)
+        if handler.request_streaming:
+            behaviour = self._unary(handler.stream_unary, is_counted=is_counted)
+            return grpc.stream_unary_rpc_method_handler(behaviour, deserializer, serializer)
+        behaviour = self._unary(handler.unary_unary, is_counted=is_counted)
+        return grpc.unary_unary_rpc_method_handler(behaviour, deserializer, serializer)
+
+    def _unary(self, behaviour: Callable[..., Awaitable[Any]], *, is_counted: bool) -> Any:
+        async def call(request: Any, context: grpc.aio.ServicerContext) -> Any:
+            self._enter(is_counted)
+            try:
+                _check(request)
+                return await behaviour(_checked(request), context)
+            except BaseException as error:
+                await _abort(context, error)
+            finally:
+                self._leave(is_counted)
+
+        return call
+
+    def _streaming(self, behaviour: Callable[..., Any], *, is_counted: bool) -> Any:
+        async def call(request: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
+            self._enter(is_counted)
+            try:
+                _check(request)
+                answers = behaviour(_checked(request), context)
+                if hasattr(answers, "__aiter__"):
+                    async for answer in answers:
+                        yield answer
+                else:  # it writes to the context itself, as the health service does
+                    await answers
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                await _abort(context, error)
+            finally:
+                self._leave(is_counted)
+
+        return call
+
+    def _enter(self, is_counted: bool) -> None:
+        if is_counted:
+            self._active += 1
+            self._idle.clear()
+
+    def _leave(self, is_counted: bool) -> None:
+        if is_counted:
+            self._active -= 1
+            if not self._active:
+                self._idle.set()
+
+
+def _tolerant(deserializer: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
+    """Return a deserializer that does not raise: grpc would answer UNKNOWN."""
+    if deserializer is None:
+        return None
+
+    def read(data: bytes) -> Any:
+        try:
+            return deserializer(data)
+        except DecodeError as error:
+            return Malformed(error)
+
+    return read
+
+
+def _check(request: Any) -> None:
+    if isinstance(request, Malformed):
+        raise RequestInvalid(f"the request's bytes are not the message of this method: {request.error}")
+
+
+def _checked(request: Any) -> Any:
+    """Return a stream of requests that raises at the first one that is malformed."""
+    if not hasattr(request, "__aiter__"):
+        return request
+
+    async def each() -> AsyncIterator[Any]:
+        async for message in request:
+            _check(message)
+            yield message
+
+    return each()
+
+
+def _refusing(handler: Any, status: RpcStatus, details: str) -> Any:
+    """Return a handler of the same kind that only refuses."""
+
+    async def refuse(_request: Any, context: grpc.aio.ServicerContext) -> None:
+        await context.abort(status.code, details, ((ERROR_CODE, status.error_code),))
+
+    if handler.request_streaming and handler.response_streaming:
+        return grpc.stream_stream_rpc_method_handler(refuse)
+    if handler.response_streaming:
+        return grpc.unary_stream_rpc_method_handler(refuse)
+    if handler.request_streaming:
+        return grpc.stream_unary_rpc_method_handler(refuse)
+    return grpc.unary_unary_rpc_method_handler(refuse)
+
+
+async def _abort(context: grpc.aio.ServicerContext, error: BaseException) -> None:
+    """End a call with an error's status. A service that has ended its call itself keeps its own."""
+    if isinstance(error, (asyncio.CancelledError, grpc.aio.AbortError)) or context.code():
+        raise error
+    if not isinstance(error, (PipestreamError, TimeoutError)):
+        log.error("unexpected error in a call", exc_info=error)
+    status = status_of(error)
+    await context.abort(status.code, details_of(error), ((ERROR_CODE, status.error_code),))
