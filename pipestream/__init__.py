@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pipestream.api.runs import backfill_topic, drain_topic, ingest_datasource, open_ledger, replay_dead_letters
     from pipestream.errors import PipestreamError, TerminalError, TransientError
     from pipestream.graph.model import Graph
+    from pipestream.modules.declare import declare_module
     from pipestream.modules.module import ModuleContext
     from pipestream.offsets.ordered import OrderedReader
     from pipestream.offsets.source_topic import SourceTopic
@@ -41,6 +42,7 @@ __all__ = [
     "__version__",
     "apply_graph",
     "backfill_topic",
+    "declare_module",
     "drain_topic",
     "ingest_datasource",
     "load_graph",
@@ -62,6 +64,7 @@ _MODULES = {
     "TransientError": "errors",
     "apply_graph": "api.graphs",
     "backfill_topic": "api.runs",
+    "declare_module": "modules.declare",
     "drain_topic": "api.runs",
     "ingest_datasource": "api.runs",
     "load_graph": "api.graphs",

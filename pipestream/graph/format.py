@@ -18,9 +18,11 @@ from pipestream.graph.model import (
     FieldMapping,
     Graph,
     GraphMode,
+    Hydration,
     MappingType,
     Node,
     NodeType,
+    Persistence,
     Transport,
     Visibility,
 )
@@ -46,6 +48,9 @@ DAY_MS = DAY_S * 1_000
 
 ORDERINGS = ("timestamp",)
 AGGREGATIONS = ("concatenate", "sum")
+HYDRATION_POLICIES = ("auto", "always_inline", "always_ref", "on_demand")
+# A record with an inline document must fit into a topic's max.message.bytes (1 MB by default) with history and headers.
+MAX_INLINE_DOCUMENT_BYTES = 512 * 1024
 
 _ID = Text(1)
 _START_AT = Field(
@@ -109,6 +114,37 @@ DEAD_LETTERS = Section(
     ),
 )
 
+HYDRATION = Section(
+    "hydration",
+    Hydration,
+    (
+        Field("policy", Choice(HYDRATION_POLICIES),
+              "auto: a parser gets blobs up to max_inline_blob_size_bytes inline; always_inline: whatever their size; "
+              "always_ref: only references; on_demand: only nodes with parser: true get them. Default: auto.",
+              wire=EnumField("default_hydration_policy")),
+        Field("max_inline_blob_size_bytes", Whole(0, INT32_MAX), "The largest blob that is fetched; 0: no limit."),
+        Field("keep_blobs_as_ref", Flag(),
+              "Whether blobs above max_inline_blob_size_bytes are stored as objects of their own when the document "
+              "leaves the node."),
+        Field("drop_blobs_after_parse", Flag(),
+              "Whether blobs lose their content behind a parser; name, type and size stay."),
+        Field("allow_inline_blobs_for_parser_chains", Flag(),
+              "Whether the next parser in the same task gets the blobs without fetching them again."),
+    ),
+)
+
+PERSISTENCE = Section(
+    "persistence",
+    Persistence,
+    (
+        Field("persist_pipedoc", Flag(),
+              "Whether every document between two nodes is stored as an object; false: small ones stay in the record.",
+              wire=Scalar("persist_pipedoc", always=True)),
+        Field("max_inline_size_bytes", Whole(0, MAX_INLINE_DOCUMENT_BYTES),
+              "persist_pipedoc: false: the largest document that stays in the record."),
+    ),
+)
+
 NODE = Section(
     "node",
     Node,
@@ -132,6 +168,9 @@ NODE = Section(
               "Who may send here from other clusters: nobody, everybody, or those that visible_to names."),
         Field("visible_to", Texts(), "restricted: the clusters that may send here."),
         Field("timeout_s", Number(0, DAY_S), "How long the module may take for one document."),
+        Field("parser", Flag(), "Whether the module reads blobs, also where it does not declare it."),
+        Field("hydration", HYDRATION, "Which blobs the module gets, and what is kept of them.",
+              wire="hydration_config"),
         Field("partitions", Whole(1, MAX_PARTITIONS), "Partitions of the node's topics.", wire="kafka_partitions"),
         Field("retention_hours", Number(0, MAX_HOURS), "How long Kafka keeps the records of the node's topics."),
         Field(
@@ -193,6 +232,10 @@ DATASOURCE = Section(
             Number(0, MAX_HOURS),
             "How long uploaded documents are kept at least; longer while a record refers to them. Absent: forever.",
         ),
+        Field("hydration", HYDRATION, "What becomes of blobs, at nodes that do not say it themselves.",
+              wire="hydration_config"),
+        Field("persistence", PERSISTENCE, "Whether its documents are stored between two nodes.",
+              wire="persistence_config"),
         Field("paused", Flag(), "Whether its intake topic is not drained, and its connector does not run."),
         Field("slots", Whole(1, MAX_SLOTS),
               "Drains that may share the intake topic at first. `pipestream leases set` changes it."),

@@ -24,9 +24,11 @@ __all__ = [
     "FieldMapping",
     "Graph",
     "GraphMode",
+    "Hydration",
     "MappingType",
     "Node",
     "NodeType",
+    "Persistence",
     "Transport",
     "Visibility",
 ]
@@ -80,6 +82,28 @@ class DeadLetterPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class Hydration:
+    """What becomes of blobs: which ones a parser gets inline, and what is kept of them afterwards."""
+
+    policy: str = ""
+    """``auto``, ``always_inline``, ``always_ref`` or ``on_demand``; empty: auto."""
+    max_inline_blob_size_bytes: int = 0
+    """0: no limit."""
+    keep_blobs_as_ref: bool = False
+    drop_blobs_after_parse: bool = False
+    allow_inline_blobs_for_parser_chains: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Persistence:
+    """Whether documents on their way to the next node are stored, or small ones travel in the record."""
+
+    persist_pipedoc: bool = True
+    max_inline_size_bytes: int = 0
+    """Without ``persist_pipedoc``: documents up to this size stay in the record; larger ones are stored."""
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A step of the graph: filter, map, call the module, map, route."""
 
@@ -110,6 +134,9 @@ class Node:
     visibility: Visibility = Visibility.PRIVATE
     visible_to: tuple[str, ...] = ()
     """The clusters that may send to a restricted node."""
+    parser: bool = False
+    """Whether the module reads blobs, also where it does not declare it."""
+    hydration: Hydration = Hydration()
 
     @property
     def is_end(self) -> bool:
@@ -179,6 +206,8 @@ class Datasource:
     schedule: str = ""
     connector: Connector | None = None
     start_at: str = ""
+    hydration: Hydration = Hydration()
+    persistence: Persistence = Persistence()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pipestream.errors import ModuleFailed, ModuleTimeout, ModuleUnavailable, TransientError
 from pipestream.modules.deadline import DeadlineExceeded, TooManyHanging, call_with_deadline
-from pipestream.modules.module import Answer
+from pipestream.modules.declare import declared_profile
+from pipestream.modules.module import Answer, ModuleProfile
 from pipestream.wire import PipeDoc
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class CallableModule:
             raise
         except (Exception, SystemExit) as error:
             raise ModuleFailed(f"{self._spec}: {describe(error)}") from error
+
+    def profile(self) -> ModuleProfile:
+        """Return what ``declare_module`` said about the function."""
+        return declared_profile(self._function)
 
     def close(self) -> None:
         """A callable holds nothing."""

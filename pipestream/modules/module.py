@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +28,22 @@ class ModuleContext:
     config: Mapping[str, Any] = field(default_factory=dict)
     config_params: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 300.0
+    """How long this call may take: the node's timeout, or what is left of the stream's time budget if that is less."""
+    wait_s: float = 0.0
+    """How long the call may be held back before it begins, while the module is known to be down."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleProfile:
+    """What a module says about itself: a gRPC service in its registration, a function by ``declare_module``."""
+
+    is_parser: bool = False
+    """Whether it reads blobs. Those that are stored by reference are fetched for a parser, and for nobody else."""
+    config_schema: Mapping[str, Any] | None = None
+    """JSON Schema of a node's ``config``; None: anything is accepted."""
+    name: str = ""
+    version: str = ""
+    description: str = ""
 
 
 class HopStatus(StrEnum):
@@ -68,3 +84,22 @@ class Module(Protocol):
 
     def close(self) -> None:
         """Close connections and end processes."""
+
+
+@runtime_checkable
+class ProfiledModule(Protocol):
+    """A module that says more about itself. A module kind without this method has an empty profile."""
+
+    def profile(self) -> ModuleProfile:
+        """Return what the module says about itself.
+
+        :raises ModuleUnavailable: it could not be asked.
+        """
+
+
+def profile_of(module: Module) -> ModuleProfile:
+    """Return what a module says about itself; an empty profile if its kind has none.
+
+    :raises ModuleUnavailable: it could not be asked.
+    """
+    return module.profile() if isinstance(module, ProfiledModule) else ModuleProfile()

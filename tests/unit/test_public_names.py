@@ -27,6 +27,7 @@ def test_the_public_names_are_these():
         "__version__",
         "apply_graph",
         "backfill_topic",
+        "declare_module",
         "drain_topic",
         "ingest_datasource",
         "load_graph",

@@ -21,7 +21,11 @@ from pipestream_testing.graphs import GraphMaker
 TESTS = Path(__file__).resolve().parents[2]
 FILE = TESTS / "data" / "golden_graphs.jsonl"
 RANDOM_GRAPHS = 130
-WRITTEN_GRAPHS = (TESTS.parent / "dags" / "graphs" / "sample.yaml", TESTS / "data" / "exactly_once.yaml")
+WRITTEN_GRAPHS = (
+    TESTS.parent / "dags" / "graphs" / "sample.yaml",
+    TESTS / "data" / "exactly_once.yaml",
+    TESTS / "data" / "blobs.yaml",
+)
 
 WORDS = ["a", "Two words", "yes", "1.10", "0x1F", "- dash", "# hash", "a: b", "line\nbreak", "ünïcødé 文書", "'\"", " "]
 CONFIGS: list[dict[str, Any]] = [

@@ -97,7 +97,7 @@ class PipelineGraph(_message.Message):
     def __init__(self, graph_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[GraphNode, _Mapping]]] = ..., edges: _Optional[_Iterable[_Union[GraphEdge, _Mapping]]] = ..., mode: _Optional[_Union[GraphMode, str]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., modified_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., version: _Optional[int] = ..., datasources: _Optional[_Iterable[_Union[GraphDatasource, _Mapping]]] = ..., schedule: _Optional[str] = ..., happy_end_node_id: _Optional[str] = ..., error_end_node_id: _Optional[str] = ..., max_hops: _Optional[int] = ...) -> None: ...
 
 class GraphNode(_message.Message):
-    __slots__ = ("node_id", "cluster_id", "name", "node_type", "module_id", "custom_config", "visibility", "mode", "kafka_input_topic", "repository_path", "created_at", "modified_at", "dlq_config", "pre_mappings", "post_mappings", "filter_conditions", "save_on_error", "kafka_partitions", "consumer_slots", "engine_address", "timeout_s", "retention_hours", "ordering", "start_at", "keep_documents_hours", "visible_to")
+    __slots__ = ("node_id", "cluster_id", "name", "node_type", "module_id", "custom_config", "visibility", "mode", "kafka_input_topic", "repository_path", "created_at", "modified_at", "dlq_config", "pre_mappings", "post_mappings", "filter_conditions", "save_on_error", "kafka_partitions", "consumer_slots", "engine_address", "timeout_s", "retention_hours", "ordering", "start_at", "keep_documents_hours", "visible_to", "parser", "hydration_config")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -124,6 +124,8 @@ class GraphNode(_message.Message):
     START_AT_FIELD_NUMBER: _ClassVar[int]
     KEEP_DOCUMENTS_HOURS_FIELD_NUMBER: _ClassVar[int]
     VISIBLE_TO_FIELD_NUMBER: _ClassVar[int]
+    PARSER_FIELD_NUMBER: _ClassVar[int]
+    HYDRATION_CONFIG_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     cluster_id: str
     name: str
@@ -150,7 +152,9 @@ class GraphNode(_message.Message):
     start_at: str
     keep_documents_hours: float
     visible_to: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., name: _Optional[str] = ..., node_type: _Optional[_Union[NodeType, str]] = ..., module_id: _Optional[str] = ..., custom_config: _Optional[_Union[_pipeline_core_types_pb2.ProcessConfiguration, _Mapping]] = ..., visibility: _Optional[_Union[ClusterVisibility, str]] = ..., mode: _Optional[_Union[NodeMode, str]] = ..., kafka_input_topic: _Optional[str] = ..., repository_path: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., modified_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., dlq_config: _Optional[_Union[DlqConfig, _Mapping]] = ..., pre_mappings: _Optional[_Iterable[_Union[_pipeline_core_types_pb2.ProcessingMapping, _Mapping]]] = ..., post_mappings: _Optional[_Iterable[_Union[_pipeline_core_types_pb2.ProcessingMapping, _Mapping]]] = ..., filter_conditions: _Optional[_Iterable[str]] = ..., save_on_error: _Optional[bool] = ..., kafka_partitions: _Optional[int] = ..., consumer_slots: _Optional[int] = ..., engine_address: _Optional[str] = ..., timeout_s: _Optional[float] = ..., retention_hours: _Optional[float] = ..., ordering: _Optional[str] = ..., start_at: _Optional[str] = ..., keep_documents_hours: _Optional[float] = ..., visible_to: _Optional[_Iterable[str]] = ...) -> None: ...
+    parser: bool
+    hydration_config: _pipeline_core_types_pb2.HydrationConfig
+    def __init__(self, node_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., name: _Optional[str] = ..., node_type: _Optional[_Union[NodeType, str]] = ..., module_id: _Optional[str] = ..., custom_config: _Optional[_Union[_pipeline_core_types_pb2.ProcessConfiguration, _Mapping]] = ..., visibility: _Optional[_Union[ClusterVisibility, str]] = ..., mode: _Optional[_Union[NodeMode, str]] = ..., kafka_input_topic: _Optional[str] = ..., repository_path: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., modified_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., dlq_config: _Optional[_Union[DlqConfig, _Mapping]] = ..., pre_mappings: _Optional[_Iterable[_Union[_pipeline_core_types_pb2.ProcessingMapping, _Mapping]]] = ..., post_mappings: _Optional[_Iterable[_Union[_pipeline_core_types_pb2.ProcessingMapping, _Mapping]]] = ..., filter_conditions: _Optional[_Iterable[str]] = ..., save_on_error: _Optional[bool] = ..., kafka_partitions: _Optional[int] = ..., consumer_slots: _Optional[int] = ..., engine_address: _Optional[str] = ..., timeout_s: _Optional[float] = ..., retention_hours: _Optional[float] = ..., ordering: _Optional[str] = ..., start_at: _Optional[str] = ..., keep_documents_hours: _Optional[float] = ..., visible_to: _Optional[_Iterable[str]] = ..., parser: _Optional[bool] = ..., hydration_config: _Optional[_Union[_pipeline_core_types_pb2.HydrationConfig, _Mapping]] = ...) -> None: ...
 
 class DlqConfig(_message.Message):
     __slots__ = ("enabled", "topic_override", "max_retries", "initial_backoff", "max_backoff", "backoff_multiplier", "include_payload", "max_attempts")
@@ -223,7 +227,7 @@ class SchemaReference(_message.Message):
     def __init__(self, subject: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
 
 class GraphDatasource(_message.Message):
-    __slots__ = ("datasource_id", "account_id", "entry_node_id", "name", "paused", "partitions", "retention_hours", "slots", "schedule", "connector_kind", "connector_options", "start_at", "keep_documents_hours")
+    __slots__ = ("datasource_id", "account_id", "entry_node_id", "name", "paused", "partitions", "retention_hours", "slots", "schedule", "connector_kind", "connector_options", "start_at", "keep_documents_hours", "hydration_config", "persistence_config")
     DATASOURCE_ID_FIELD_NUMBER: _ClassVar[int]
     ACCOUNT_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRY_NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -237,6 +241,8 @@ class GraphDatasource(_message.Message):
     CONNECTOR_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     START_AT_FIELD_NUMBER: _ClassVar[int]
     KEEP_DOCUMENTS_HOURS_FIELD_NUMBER: _ClassVar[int]
+    HYDRATION_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    PERSISTENCE_CONFIG_FIELD_NUMBER: _ClassVar[int]
     datasource_id: str
     account_id: str
     entry_node_id: str
@@ -250,4 +256,6 @@ class GraphDatasource(_message.Message):
     connector_options: _struct_pb2.Struct
     start_at: str
     keep_documents_hours: float
-    def __init__(self, datasource_id: _Optional[str] = ..., account_id: _Optional[str] = ..., entry_node_id: _Optional[str] = ..., name: _Optional[str] = ..., paused: _Optional[bool] = ..., partitions: _Optional[int] = ..., retention_hours: _Optional[float] = ..., slots: _Optional[int] = ..., schedule: _Optional[str] = ..., connector_kind: _Optional[str] = ..., connector_options: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., start_at: _Optional[str] = ..., keep_documents_hours: _Optional[float] = ...) -> None: ...
+    hydration_config: _pipeline_core_types_pb2.HydrationConfig
+    persistence_config: _pipeline_core_types_pb2.PersistenceConfig
+    def __init__(self, datasource_id: _Optional[str] = ..., account_id: _Optional[str] = ..., entry_node_id: _Optional[str] = ..., name: _Optional[str] = ..., paused: _Optional[bool] = ..., partitions: _Optional[int] = ..., retention_hours: _Optional[float] = ..., slots: _Optional[int] = ..., schedule: _Optional[str] = ..., connector_kind: _Optional[str] = ..., connector_options: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., start_at: _Optional[str] = ..., keep_documents_hours: _Optional[float] = ..., hydration_config: _Optional[_Union[_pipeline_core_types_pb2.HydrationConfig, _Mapping]] = ..., persistence_config: _Optional[_Union[_pipeline_core_types_pb2.PersistenceConfig, _Mapping]] = ...) -> None: ...
