@@ -164,6 +164,10 @@ class Settings(BaseSettings):
         description="Where spans are sent to: the address of an OpenTelemetry collector (OTLP over HTTP), e.g. "
         "http://127.0.0.1:4318. Empty: none are made, and traces that others began are passed on.",
     )
+    metrics_push_url: str = Field(
+        "",
+        description="Address of a Prometheus Pushgateway, to which batch runs send what they did. Empty: none.",
+    )
     telemetry_host: str = Field(
         "127.0.0.1",
         min_length=1,

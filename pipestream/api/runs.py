@@ -35,6 +35,7 @@ from pipestream.ids import new_run_id
 from pipestream.leases import open_lease_store
 from pipestream.ledger import Ledger
 from pipestream.settings import Settings, load_settings
+from pipestream.telemetry.push import push_run
 from pipestream.times import to_utc
 from pipestream.user import user_name
 
@@ -157,7 +158,7 @@ def run_request(request: DrainRequest, settings: Settings, runner: CancellableRu
     """
     runner = runner or LocalRunner(settings)
     with closing(open_lease_store(settings)) as leases:
-        return run_drain(
+        report = run_drain(
             request,
             settings,
             runner,
@@ -165,6 +166,9 @@ def run_request(request: DrainRequest, settings: Settings, runner: CancellableRu
             find_graph=partial(find_version, settings, request.graph.graph_id),
             on_lease_lost=runner.cancel,
         )
+    values = {"records": report.records, "dead_letters": report.dead_letters, "seconds": report.seconds}
+    push_run(settings, request.graph.graph_id, request.topic, values, report.documents_out)
+    return report
 
 
 def replay_dead_letters(

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from pipestream.errors import LeaseLost
+from pipestream.telemetry.metrics import LEASE_SINCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,6 +81,7 @@ class LeaseKeeper:
             self._release()
             raise
         self._thread.start()
+        LEASE_SINCE.labels(self.lease.name, str(self.lease.slot)).set_to_current_time()
         return self
 
     def __exit__(
@@ -164,6 +166,7 @@ class LeaseKeeper:
         return self.lease.ttl_s / parts * random.uniform(0.9, 1.0)  # noqa: S311 - not for secrets
 
     def _release(self) -> None:
+        LEASE_SINCE.labels(self.lease.name, str(self.lease.slot)).set(0)
         try:
             self._store.release(self.lease)
         except Exception as error:  # it runs out by itself, and the body's own error matters more

@@ -79,6 +79,14 @@ class Ledger:
         found = ((p, table.transaction_version(_head_app(lane, topic, p))) for p in partitions)
         return {partition: head for partition, head in found if head is not None}
 
+    def heads_of(self, wanted: Iterable[tuple[str, str, int]]) -> dict[tuple[str, str, int], int]:
+        """Return the heads of several lanes and topics, by lane, topic and partition, from one look at the table."""
+        table = self._place.find(ENTRIES)
+        if table is None:
+            return {}
+        found = ((place, table.transaction_version(_head_app(*place))) for place in wanted)
+        return {place: head for place, head in found if head is not None}
+
     def partitions(self, *, lane: str | None = None, topic: str | None = None) -> list[tuple[str, str, int]]:
         """Return the lane, topic and partition of every entry, each once."""
         columns = ["lane", "topic", "partition"]

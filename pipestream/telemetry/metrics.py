@@ -50,9 +50,9 @@ ROUTING_DISPATCHED = _counter("engine_routing_dispatched", "Streams sent along a
 HYDRATION_DURATION = _seconds("engine_hydration_duration", "Fetching the documents of a chunk or of a call.", "graph")
 DISPATCH_DURATION = _seconds("engine_dispatch_duration", "Storing the objects of a chunk or of a call.", "graph")
 
-LAG = _gauge("topic_lag_records", "Offsets that wait in a topic.", "graph", "topic")
-OLDEST_AGE = _gauge("topic_oldest_record_age_seconds", "Age of the oldest record that waits.", "graph", "topic")
-LEASE_AGE = _gauge("lease_age_seconds", "How long this process has held a lease.", "topic", "slot")
+LEASE_SINCE = _gauge(
+    "lease_acquired_timestamp_seconds", "When this process acquired a lease; 0: released.", "lease", "slot"
+)
 GRPC_CALLS = _counter("grpc_calls", "gRPC calls that were answered, by status code.", "method", "code")
 GRPC_DURATION = _seconds("grpc_call_duration", "From a gRPC call to its answer.", "method")
 HTTP_REQUESTS = _counter("http_requests", "HTTP requests that were answered, by status code.", "route", "code")

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+
+import pipestream.telemetry.meter  # noqa: F401 - defines every metric
+from pipestream.leases import open_lease_store
+from pipestream.telemetry.endpoint import Health, TelemetryEndpoint
+from pipestream.views.exporter import StandingCollector
+from pipestream.views.standing import StandingView
+from pipestream_testing.prometheus import find_program, run_prometheus
+from pipestream_testing.waiting import wait_until
+
+FILES = Path(__file__).resolve().parents[2] / "docker"
+ALERTS = FILES / "prometheus" / "alerts.yaml"
+DASHBOARD = FILES / "grafana" / "pipestream.json"
+
+
+@pytest.fixture
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def graph_text(unique):
+    return f"""
+graph: {unique}
+cluster: {unique}
+datasources: [{{id: {unique}, account: acme, entry: slow}}]
+nodes: [{{id: slow, module: "python:pipestream_testing.modules:hanging", timeout_s: 0.2}}]
+"""
+
+
+def standing_of(pipeline):
+    with closing(open_lease_store(pipeline.settings)) as leases:
+        registry = CollectorRegistry()
+        registry.register(StandingCollector(StandingView(pipeline.settings, leases), lambda: [pipeline.graph]))
+        return generate_latest(registry).decode()
+
+
+def test_an_alert_fires_when_a_module_times_out(pipeline, unique, tmp_path, free_port):
+    with (
+        TelemetryEndpoint("127.0.0.1", 0, lambda: Health(True)) as endpoint,
+        run_prometheus(tmp_path, free_port, ALERTS, [endpoint.address]) as prometheus,
+    ):
+        pipeline.send(f"intake.{unique}", ["a"])
+        pipeline.drain(f"intake.{unique}", "run")
+
+        found = wait_until(lambda: prometheus.firing().get("PipestreamModuleTimeout"), "no alert fired")
+        assert found["queue"] == f"pipestream.{unique}.slow"
+        letters = f'pipestream_engine_dlq_published_total{{graph="{unique}"}}'
+        (letter,) = wait_until(lambda: prometheus.query(letters), "the dead letter was not counted")
+        assert letter["metric"]["error_type"] == "ModuleTimeout"
+        assert letter["value"][1] == "1"
+
+
+def test_lag_age_and_dead_letters_are_computed_when_asked(pipeline, unique):
+    topic = f'{{graph="{unique}",topic="intake.{unique}"}}'
+    pipeline.send(f"intake.{unique}", ["a", "b"])
+
+    before = standing_of(pipeline)
+    pipeline.drain(f"intake.{unique}", "run")
+    after = standing_of(pipeline)
+
+    assert f"pipestream_topic_lag_records{topic} 2.0" in before
+    assert float(re.search(rf"age_seconds{re.escape(topic)} (\S+)", before)[1]) > 0
+    assert f"pipestream_topic_lag_records{topic} 0.0" in after
+    assert f"pipestream_topic_oldest_record_age_seconds{topic} 0.0" in after
+    held = re.search(rf'dead_letters_held{{topic="dlq.intake.{unique}"}} (\S+)', after)
+    assert float(held[1]) >= 2
+    assert "pipestream_standing_up 1.0" in after
+
+
+def test_a_broker_that_is_gone_shows_in_one_metric(pipeline, free_port):
+    gone = pipeline.settings.model_copy(update={"kafka_bootstrap": f"127.0.0.1:{free_port}", "kafka_timeout_s": 1.0})
+    with closing(open_lease_store(pipeline.settings)) as leases:
+        registry = CollectorRegistry()
+        registry.register(StandingCollector(StandingView(gone, leases), lambda: [pipeline.graph]))
+
+        assert "pipestream_standing_up 0.0" in generate_latest(registry).decode()
+
+
+def test_the_rules_are_valid_for_prometheus():
+    done = subprocess.run(
+        [find_program("promtool"), "check", "rules", ALERTS], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("file", [ALERTS, DASHBOARD], ids=["alerts", "dashboard"])
+def test_alerts_and_dashboard_use_only_metrics_that_exist(pipeline, file):
+    known = {sample for each in REGISTRY.collect() for sample in _names(each)}
+    known |= set(re.findall(r"^# TYPE (\S+)", standing_of(pipeline), re.MULTILINE))
+    text = file.read_text() if file is ALERTS else "\n".join(_expressions(json.loads(file.read_text())))
+
+    used = set(re.findall(r"pipestream_[a-z_]+", text))
+
+    assert len(used) > 5
+    assert used <= known
+
+
+def _names(family):
+    suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
+    return {family.name + suffix for suffix in suffixes}
+
+
+def _expressions(dashboard):
+    return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
