@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class StandingCollector(Collector):
-    """Asks the servers at every scrape. If one does not answer, ``pipestream_standing_up`` is 0 and nothing is stale."""
+    """Asks the servers at every scrape. If one does not answer, only ``pipestream_standing_up`` is there, as 0."""
 
     def __init__(self, view: StandingView, find_graphs: Callable[[], Iterable[Graph]]) -> None:
         """Ask for ``find_graphs`` at every scrape too: an applied graph shows at once."""
