@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from pipestream.errors import PipestreamError
 from pipestream.graph.model import Graph
-from pipestream.views.standing import Standing, StandingView
+from pipestream.views.standing import Standing, StandingView, TopicStanding
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class StandingCollector(Collector):
 
 
 def _families(standing: Standing) -> Iterator[GaugeMetricFamily]:
-    values = {
+    values: dict[str, tuple[str, Callable[[TopicStanding], float]]] = {
         "topic_lag_records": ("Offsets that wait in a topic.", lambda each: each.lag),
         "topic_oldest_record_age_seconds": ("Age of the oldest record that waits.", lambda each: each.oldest_age_s),
         "topic_started": ("Whether the operator wants the topic drained.", lambda each: each.is_started),
