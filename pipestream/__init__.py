@@ -17,6 +17,7 @@ from pipestream.version import VERSION
 
 if TYPE_CHECKING:
     from pipestream.api.graphs import apply_graph, load_graph, validate_graph
+    from pipestream.api.modes import set_graph_mode, set_topic_mode
     from pipestream.api.runs import backfill_topic, drain_topic, ingest_datasource, open_ledger, replay_dead_letters
     from pipestream.errors import PipestreamError, TerminalError, TransientError
     from pipestream.graph.model import Graph
@@ -49,6 +50,8 @@ __all__ = [
     "load_settings",
     "open_ledger",
     "replay_dead_letters",
+    "set_graph_mode",
+    "set_topic_mode",
     "validate_graph",
 ]
 
@@ -71,6 +74,8 @@ _MODULES = {
     "load_settings": "settings",
     "open_ledger": "api.runs",
     "replay_dead_letters": "api.runs",
+    "set_graph_mode": "api.modes",
+    "set_topic_mode": "api.modes",
     "validate_graph": "api.graphs",
 }
 

@@ -1,4 +1,4 @@
-"""``pipestream graph apply``, ``history``, ``diff`` and ``rollback``: the graph that is in use, and those before it."""
+"""``pipestream graph apply``, ``mode``, ``history``, ``diff``, ``rollback``: the graph in use, and those before it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipestream.cli.leases import ModeChoice, show_changed
 from pipestream.cli.options import GraphArgument, JsonOption, examples, read_settings
 from pipestream.cli.output import emit_json, note, say, show_table
 
@@ -30,6 +31,12 @@ def add_to(group: typer.Typer) -> None:
             "pipestream graph apply dags/graphs/sample.yaml --dry-run --json",
         )
     )(apply)
+    group.command(
+        name="mode",
+        epilog=examples(
+            "pipestream graph mode sample streaming", "pipestream graph mode dags/graphs/sample.yaml batch"
+        ),
+    )(set_mode)
     group.command(epilog=examples("pipestream graph history sample"))(history)
     group.command(
         epilog=examples(
@@ -74,6 +81,23 @@ def apply(
     )
     for warning in changes.warnings:
         note(f"warning: {warning}", style="yellow")
+
+
+def set_mode(
+    graph: Annotated[str, typer.Argument(help="A graph file, or the id of an applied graph.")],
+    mode: Annotated[ModeChoice, typer.Argument(help="Who drains its topics: batch runs, or streams.")],
+    json: JsonOption = False,
+) -> None:
+    """Move every topic of a graph to batch or streaming, while documents flow.
+
+    A batch run skips what streams. `pipestream leases set TOPIC --mode MODE` moves one topic.
+    """
+    from pipestream import set_graph_mode
+
+    settings = read_settings()
+    with _versions(settings) as versions:
+        found = _find_graph(graph, versions)
+    show_changed(set_graph_mode(found, mode, settings=settings), json=json)
 
 
 def history(graph_id: Annotated[str, typer.Argument(help="The graph's id.")], json: JsonOption = False) -> None:

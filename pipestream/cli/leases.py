@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +14,17 @@ from pipestream.cli.options import JsonOption, examples, read_graphs, read_setti
 from pipestream.cli.output import emit_json, say, show_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pipestream.leases import DesiredState
     from pipestream.settings import Settings
+
+
+class ModeChoice(StrEnum):
+    """The modes of a topic, for the command line: the store's own are imported late."""
+
+    BATCH = "batch"
+    STREAMING = "streaming"
 
 
 class _ListUnlessTold(TyperGroup):
@@ -37,11 +47,12 @@ def add_to(app: typer.Typer) -> None:
         epilog=examples(
             "pipestream leases set intake.sample-files --stopped",
             "pipestream leases set pipestream.main.enrich --started --replicas 2",
+            "pipestream leases set pipestream.main.enrich --mode streaming",
             "pipestream leases set --graph dags/graphs/sample.yaml --stopped",
         ),
     )(set_desired)
     app.command(name="assignments", epilog=examples("pipestream assignments intake.sample-files"))(list_leases)
-    app.add_typer(group, name="leases", help="Show who drains what; start, stop and scale topics.")
+    app.add_typer(group, name="leases", help="Show who drains what; start, stop and scale topics, and set their mode.")
 
 
 def list_leases(
@@ -74,7 +85,7 @@ def list_leases(
                 [
                     row["topic"],
                     f"{row['graph'] or '-'}{' (backfill ' + row['backfill'] + ')' if row['backfill'] else ''}",
-                    f"{'started' if row['started'] else 'stopped'} x {row['replicas'] if has_leases else '-'}",
+                    _wanted(row, has_leases=has_leases),
                     row["slot"],
                     row["holder"] or "free",
                     row["until"],
@@ -85,6 +96,11 @@ def list_leases(
             numbers=["slot", "token"],
             fold=["topic", "graph", "holder"],
         )
+
+
+def _wanted(row: Mapping[str, Any], *, has_leases: bool) -> str:
+    mode = ", streaming" if row["mode"] == ModeChoice.STREAMING else ""
+    return f"{'started' if row['started'] else 'stopped'} x {row['replicas'] if has_leases else '-'}{mode}"
 
 
 def set_desired(
@@ -102,40 +118,45 @@ def set_desired(
     replicas: Annotated[
         int | None, typer.Option(min=1, max=10_000, help="Slots: how many drains may share the topic.")
     ] = None,
+    mode: Annotated[
+        ModeChoice | None,
+        typer.Option(
+            help="Whether batch runs drain the topic, or a streaming drain or sidecar does.", show_default=False
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Start, stop or scale a topic, or all topics of a graph. Runs follow it from their next start or slot on."""
-    from pipestream.errors import RequestInvalid, SettingsInvalid
-    from pipestream.leases import open_lease_store
+    """Start, stop or scale a topic, or set its mode; or all topics of a graph.
 
-    if started is None and replicas is None:
-        raise typer.BadParameter("say what to change: --started, --stopped or --replicas N")
+    Runs follow it from their next start or slot on, streams from their next chunk on.
+    """
+    from pipestream.api.modes import change_topics
+
+    if started is None and replicas is None and mode is None:
+        raise typer.BadParameter("say what to change: --started, --stopped, --replicas N or --mode MODE")
     if (topic is None) == (graph is None):
         raise typer.BadParameter("name one topic, or a graph with --graph")
-    settings = read_settings()
-    if settings.leases == "none":
-        raise SettingsInvalid("PIPESTREAM_LEASES is none, which keeps no desired state; use sql or consul")
-    changed = []
-    with closing(open_lease_store(settings)) as store:
-        registered = store.topics()
-        for name in [topic] if topic else _topics_of(graph):
-            if name not in registered:
-                known = ", ".join(registered) or "none"
-                raise RequestInvalid(f"{name} is not registered; apply its graph first. Registered: {known}")
-            state = store.desired(name)
-            state = replace(
-                state,
-                started=state.started if started is None else started,
-                replicas=replicas or state.replicas,
-            )
-            store.set_desired(name, state)
-            changed.append({"topic": name, "started": state.started, "replicas": state.replicas})
+    topics = [topic] if topic else _topics_of(graph)
+    changed = change_topics(topics, started=started, replicas=replicas, mode=mode, settings=read_settings())
+    show_changed(changed, json=json, alone=topic is not None)
+
+
+def show_changed(changed: Mapping[str, DesiredState], *, json: bool, alone: bool = False) -> None:
+    """Show what is now wanted of topics.
+
+    :param alone: in JSON, as the topic's own object instead of a list.
+    """
+    rows = [
+        {"topic": topic, "started": state.started, "replicas": state.replicas, "mode": state.mode.value}
+        for topic, state in changed.items()
+    ]
     if json:
-        emit_json(changed[0] if topic else changed)
+        emit_json(rows[0] if alone else rows)
         return
-    for each in changed:
-        replicas_ = "1 replica" if each["replicas"] == 1 else f"{each['replicas']} replicas"
-        say(f"{each['topic']}: {'started' if each['started'] else 'stopped'}, {replicas_}")
+    for topic, state in changed.items():
+        replicas = "1 replica" if state.replicas == 1 else f"{state.replicas} replicas"
+        mode = f", {state.mode}" if state.mode.value == ModeChoice.STREAMING.value else ""
+        say(f"{topic}: {'started' if state.started else 'stopped'}, {replicas}{mode}")
 
 
 def _topics_of(graph: Path | None) -> list[str]:

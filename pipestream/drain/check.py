@@ -17,7 +17,7 @@ from pipestream.graph.flow import why_not_drained
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker
 from pipestream.leases import open_lease_store
-from pipestream.leases.store import Assignment, DesiredState, LeaseStore
+from pipestream.leases.store import Assignment, DesiredState, LeaseStore, TopicMode
 from pipestream.ledger import Ledger
 from pipestream.settings import Settings
 from pipestream.topics.admin import TopicAdmin
@@ -59,12 +59,18 @@ def reason_to_skip(
 def refuse(request: DrainRequest, desired: DesiredState) -> str:
     """Return why a topic is not to be drained, whatever waits in it; empty if it is.
 
-    The graph's file decides first, then the operator.
+    The graph's file decides first, then the operator. A topic that streams is not for the live runs; a backfill has a
+    lane of its own, which nothing streams.
     """
     if reason := why_not_drained(request.graph, request.topic):
         return reason
     if not desired.started:
         return f"{request.topic} is stopped: `pipestream leases set {request.topic} --started`"
+    if request.lane.is_live and desired.mode is TopicMode.STREAMING:
+        return (
+            f"{request.topic} is in streaming mode, so batch runs leave it to a streaming drain or a sidecar: "
+            f"`pipestream leases set {request.topic} --mode batch`"
+        )
     return ""
 
 

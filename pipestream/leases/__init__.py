@@ -2,7 +2,7 @@
 
 from pipestream.leases.keeper import LeaseKeeper
 from pipestream.leases.open import open_lease_store
-from pipestream.leases.store import Assignment, DesiredState, Lease, LeaseStore
+from pipestream.leases.store import Assignment, DesiredState, Lease, LeaseStore, TopicMode
 
 __all__ = [
     "Assignment",
@@ -10,5 +10,6 @@ __all__ = [
     "Lease",
     "LeaseKeeper",
     "LeaseStore",
+    "TopicMode",
     "open_lease_store",
 ]

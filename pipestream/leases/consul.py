@@ -37,7 +37,7 @@ from pipestream.errors import (
 from pipestream.leases import keys
 from pipestream.leases.consul_client import connect, explain_errors
 from pipestream.leases.names import is_backfill_lease, leased_topic
-from pipestream.leases.store import EXPIRY_SLACK_S, Assignment, DesiredState, Lease, check_request, lay_out
+from pipestream.leases.store import EXPIRY_SLACK_S, Assignment, DesiredState, Lease, TopicMode, check_request, lay_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +97,7 @@ class ConsulLeaseStore:
         self.register([topic])
         for _ in range(CAS_TRIES):
             entry = self._get(key)
-            value = _dump(started=state.started, replicas=state.replicas, updated_at=_now())
+            value = _dump(started=state.started, replicas=state.replicas, mode=state.mode, updated_at=_now())
             with explain_errors(self._address):
                 if self._consul.kv.put(key, value, cas=entry["ModifyIndex"] if entry else 0):
                     return
@@ -292,11 +292,13 @@ def _last_holder(entry: dict[str, Any] | None) -> str:
 
 
 def _parse_desired(entry: dict[str, Any]) -> DesiredState:
-    match _load(entry):
+    fields = _load(entry)
+    match fields:
         case {"started": bool(started), "replicas": int(replicas)} if replicas >= 1:
             with contextlib.suppress(ValueError):
-                return DesiredState(started, replicas)
+                # An earlier version wrote no mode.
+                return DesiredState(started, replicas, fields.get("mode", TopicMode.BATCH))
     raise DesiredStateInvalid(
         f"Consul key {entry['Key']} is not a desired state; delete it, or write there a value such as "
-        f'{{"started": true, "replicas": 1}}'
+        f'{{"started": true, "replicas": 1, "mode": "batch"}}'
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pipestream.leases.names import check_leased, is_backfill_lease, leased_topic
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 class NoLeaseStore:
     """Grants every lease, with token 0, and forgets everything when the process ends.
 
-    Registered topics and started or stopped are remembered in this process alone. Replicas are always 1:
+    Registered topics, their modes and started or stopped are remembered in this process alone. Replicas are always 1:
     with nothing to hand out slots, every worker would take slot 0 and the other slots' partitions would
     never be drained.
     """
@@ -51,7 +52,7 @@ class NoLeaseStore:
             return self._states.get(check_leased(topic), DesiredState())
 
     def set_desired(self, topic: str, state: DesiredState) -> None:
-        """Remember whether a topic is started; its replicas stay 1, and a warning says so."""
+        """Remember whether a topic is started, and its mode; its replicas stay 1, and a warning says so."""
         check_leased(topic)
         if state.replicas != 1:
             log.warning(
@@ -61,7 +62,7 @@ class NoLeaseStore:
                 state.replicas,
             )
         with self._lock:
-            self._states[topic] = DesiredState(started=state.started)
+            self._states[topic] = replace(state, replicas=1)
 
     def acquire(self, name: str, slot: int, holder: str, ttl_s: float) -> Lease:
         check_request(slot, holder, ttl_s)

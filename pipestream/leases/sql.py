@@ -36,6 +36,9 @@ CREATE TABLE IF NOT EXISTS pipeline_state (
     replicas integer NOT NULL DEFAULT 1 CHECK (replicas BETWEEN 1 AND 10000),
     updated_at timestamptz NOT NULL DEFAULT now()
 );
+-- Apart from the others: earlier versions made the table without it, and their topics are in batch mode.
+ALTER TABLE pipeline_state ADD COLUMN IF NOT EXISTS
+    mode text NOT NULL DEFAULT 'batch' CHECK (mode IN ('batch', 'streaming'));
 CREATE TABLE IF NOT EXISTS leases (
     pipeline_id text NOT NULL,
     slot integer NOT NULL CHECK (slot >= 0),
@@ -48,6 +51,12 @@ CREATE TABLE IF NOT EXISTS leases (
 );
 -- Not a column of the lease: it must keep growing when rows, or the whole topic, are deleted and made again.
 CREATE SEQUENCE IF NOT EXISTS lease_tokens;
+"""
+
+HAS_SCHEMA = """
+SELECT to_regclass('lease_tokens') IS NOT NULL AND EXISTS (
+    SELECT FROM pg_attribute WHERE attrelid = to_regclass('pipeline_state') AND attname = 'mode'
+)
 """
 
 REGISTER = "INSERT INTO pipeline_state (pipeline_id) SELECT unnest(%s::text[]) ON CONFLICT DO NOTHING"
@@ -108,17 +117,17 @@ class SqlLeaseStore:
         return sorted({leased_topic(name) for (name,) in rows if not is_backfill_lease(name)})
 
     def desired(self, topic: str) -> DesiredState:
-        query = "SELECT desired = 'started', replicas FROM pipeline_state WHERE pipeline_id = %s"
+        query = "SELECT desired = 'started', replicas, mode FROM pipeline_state WHERE pipeline_id = %s"
         row = self._run(lambda c: c.execute(query, (check_leased(topic),)).fetchone())
         return DesiredState(*row) if row else DesiredState()
 
     def set_desired(self, topic: str, state: DesiredState) -> None:
         statement = """
-            INSERT INTO pipeline_state (pipeline_id, desired, replicas) VALUES (%s, %s, %s)
+            INSERT INTO pipeline_state (pipeline_id, desired, replicas, mode) VALUES (%s, %s, %s, %s)
             ON CONFLICT (pipeline_id) DO UPDATE
-            SET desired = excluded.desired, replicas = excluded.replicas, updated_at = now()
+            SET desired = excluded.desired, replicas = excluded.replicas, mode = excluded.mode, updated_at = now()
         """
-        values = (check_leased(topic), "started" if state.started else "stopped", state.replicas)
+        values = (check_leased(topic), "started" if state.started else "stopped", state.replicas, state.mode.value)
         self._run(lambda c: c.execute(statement, values))
 
     def acquire(self, name: str, slot: int, holder: str, ttl_s: float) -> Lease:
@@ -224,9 +233,9 @@ class SqlLeaseStore:
 
 
 def _make_schema(connection: Connection) -> None:
-    row = connection.execute("SELECT to_regclass('lease_tokens') IS NOT NULL").fetchone()
+    row = connection.execute(HAS_SCHEMA).fetchone()
     if row and row[0]:
-        return  # made last, in one transaction with the rest; so a role that may not create can still work
+        return  # made in one transaction with the rest; so a role that may not create can still work
     # IF NOT EXISTS alone does not bear two starting at once: the second fails on a catalogue's unique index.
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
     connection.execute(SCHEMA)

@@ -7,6 +7,7 @@ the ledger's compare-and-set and the producer's fencing, so no store needs to be
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from pipestream.leases.names import is_backfill_lease, leased_lane, leased_topic
@@ -44,14 +45,25 @@ class Lease:
         return leased_topic(self.name)
 
 
+class TopicMode(StrEnum):
+    """How the live lanes of a topic are drained. A backfill is a batch run in either mode."""
+
+    BATCH = "batch"
+    """By runs, each of which drains what waits when it starts."""
+    STREAMING = "streaming"
+    """By a process that is always on (a streaming drain or a sidecar). Batch runs skip the topic."""
+
+
 @dataclass(frozen=True, slots=True)
 class DesiredState:
     """What the operator wants of a topic."""
 
     started: bool = True
     replicas: int = 1
+    mode: TopicMode = TopicMode.BATCH
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "mode", TopicMode(self.mode))
         if not 1 <= self.replicas <= MAX_REPLICAS:
             raise ValueError(f"replicas must be between 1 and {MAX_REPLICAS}, not {self.replicas}")
 
@@ -101,7 +113,7 @@ class LeaseStore(Protocol):
         """Return the topics that are registered, by their own names or in the lane of a graph, sorted."""
 
     def desired(self, topic: str) -> DesiredState:
-        """Return what the operator wants of a topic; an unknown topic is started with one replica."""
+        """Return what the operator wants of a topic; an unknown topic is started, in batch mode, with one replica."""
 
     def set_desired(self, topic: str, state: DesiredState) -> None:
         """Change what the operator wants of a topic, and register it if it was not."""

@@ -18,6 +18,7 @@ def slot_row(store: LeaseStore, assignment: Assignment) -> dict[str, Any]:
         "backfill": backfill_id,
         "started": state.started,
         "replicas": state.replicas,
+        "mode": state.mode.value,
         "slot": assignment.slot,
         "holder": assignment.holder,
         "until": assignment.until,

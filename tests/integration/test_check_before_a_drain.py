@@ -12,7 +12,7 @@ from pipestream.drain.local_runner import LocalRunner
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.errors import TopicReplaced
-from pipestream.leases import DesiredState
+from pipestream.leases import DesiredState, TopicMode
 from pipestream.leases.none import NoLeaseStore
 
 pytestmark = pytest.mark.stack
@@ -47,6 +47,36 @@ def test_a_stopped_topic_is_skipped_whatever_waits(pipeline, topic, live, leases
     reason = find_reason_to_skip(pipeline.settings, live)
 
     assert reason == f"{topic} is stopped: `pipestream leases set {topic} --started`"
+
+
+def test_a_topic_that_streams_is_skipped_whatever_waits(pipeline, topic, live, leases):
+    pipeline.send(topic, ["a"])
+    leases.set_desired(topic, DesiredState(mode=TopicMode.STREAMING))
+
+    reason = find_reason_to_skip(pipeline.settings, live)
+
+    assert reason.startswith(f"{topic} is in streaming mode")
+    assert f"`pipestream leases set {topic} --mode batch`" in reason
+
+
+def test_a_batch_run_skips_a_topic_that_streams_and_says_so(pipeline, topic, leases):
+    pipeline.send(topic, ["a"])
+    leases.set_desired(topic, DesiredState(mode=TopicMode.STREAMING))
+
+    report = pipeline.drain(topic, RUN)
+
+    assert report.status == "skipped"
+    assert "is in streaming mode" in report.reason
+    assert pipeline.entries(topic) == []
+
+
+def test_a_backfill_of_a_topic_that_streams_is_drained(pipeline, asked, leases):
+    pipeline.send(asked.topic, ["a", "b"], timestamp=DAY)
+    leases.set_desired(asked.topic, DesiredState(mode=TopicMode.STREAMING))
+
+    assert find_reason_to_skip(pipeline.settings, asked) == ""
+    report = run_drain(asked, pipeline.settings, LocalRunner(pipeline.settings), leases=leases)
+    assert (report.status, report.records) == ("drained", 2)
 
 
 def test_an_empty_topic_is_skipped(pipeline, topic, live):

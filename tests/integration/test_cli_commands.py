@@ -148,6 +148,36 @@ def test_a_topic_is_stopped_and_scaled(run, applied, unique):
     assert [(slot["slot"], slot["started"]) for slot in started] == [(0, True), (1, True)]
 
 
+def test_a_topic_and_a_graph_are_moved_between_batch_and_streaming(run, applied, unique):
+    topic = f"intake.{unique}"
+
+    one = run("leases", "set", topic, "--mode", "streaming", "--json").json()
+    shown = run("leases", topic).out
+    again = run("graph", "apply", applied)
+    kept = run("leases", "--json").json()["slots"]
+    skipped = run("drain", "--graph", applied, "--topic", topic)
+    whole = run("graph", "mode", unique, "streaming", "--json").json()
+    back = run("graph", "mode", applied, "batch", "--json").json()
+
+    assert one == {"topic": topic, "started": True, "replicas": 1, "mode": "streaming"}
+    assert "started x 1, streaming" in " ".join(shown.split())
+    assert again.code == 0
+    assert {slot["topic"] for slot in kept if slot["mode"] == "streaming"} == {topic}
+    assert "skipped" in skipped.out
+    assert "is in streaming mode" in skipped.out
+    topics = [topic, f"pipestream.{unique}.fused", f"pipestream.{unique}.second"]
+    assert [(each["topic"], each["mode"]) for each in whole] == [(name, "streaming") for name in topics]
+    assert [(each["topic"], each["mode"]) for each in back] == [(name, "batch") for name in topics]
+
+
+def test_a_graph_that_was_never_applied_has_no_mode(run, graph_file, unique):
+    unknown = run("graph", "mode", "nobody", "streaming")
+    ran = run("graph", "mode", graph_file, "streaming")
+
+    assert (unknown.code, ran.code) == (2, 2)
+    assert "is not registered; apply its graph first" in ran.err
+
+
 def test_all_topics_of_a_graph_are_stopped_at_once(run, applied, unique):
     ran = run("leases", "set", "--graph", applied, "--stopped", "--json")
     slots = run("leases", "--json").json()["slots"]

@@ -12,7 +12,7 @@ import pytest
 from pipestream.deployment.versions import GraphVersions
 from pipestream.documents.catalogue import Catalogue
 from pipestream.graph.proto import graph_hash
-from pipestream.leases import open_lease_store
+from pipestream.leases import TopicMode, open_lease_store
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "earlier_state"
 TOPIC = "intake.sample-files"
@@ -53,4 +53,5 @@ def test_what_the_operator_wanted_still_holds_and_fencing_tokens_keep_growing(ea
     with closing(open_lease_store(earlier)) as store:
         assert not store.desired(TOPIC).started
         assert store.desired(TOPIC).replicas == 3
+        assert store.desired(TOPIC).mode is TopicMode.BATCH
         assert store.acquire(TOPIC, 0, "run-2", 20.0).token > 7

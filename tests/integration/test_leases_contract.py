@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pipestream.errors import IdInvalid, LeaseLost, LeaseUnavailable
-from pipestream.leases import Assignment, DesiredState, open_lease_store
+from pipestream.leases import Assignment, DesiredState, TopicMode, open_lease_store
 from pipestream.leases.names import lease_name
 from pipestream.leases.store import lay_out
 from pipestream.topic_names import (
@@ -313,6 +313,16 @@ def test_the_desired_state_is_seen_by_every_worker(open_store, store, topic):
 
     other.set_desired(topic, DesiredState(started=True, replicas=2))
     assert store.desired(topic) == DesiredState(started=True, replicas=2)
+
+
+@every_kind
+def test_a_topics_mode_is_kept_and_is_batch_until_it_is_set(store, topic):
+    assert store.desired(topic).mode is TopicMode.BATCH
+
+    store.set_desired(topic, DesiredState(mode=TopicMode.STREAMING))
+    store.register([topic])
+
+    assert store.desired(topic) == DesiredState(mode=TopicMode.STREAMING)
 
 
 @every_kind

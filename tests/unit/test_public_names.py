@@ -34,6 +34,8 @@ def test_the_public_names_are_these():
         "load_settings",
         "open_ledger",
         "replay_dead_letters",
+        "set_graph_mode",
+        "set_topic_mode",
         "validate_graph",
     ]
 
