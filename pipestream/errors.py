@@ -17,6 +17,8 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - ModuleUnavailable       a module could not be reached, or ran out of time (record)
       - ModuleTimeout         it took longer than its node allows (record)
     - Overloaded              a server has as much to do as it takes at once (record)
+      - SlotFull              as many calls as an engine's slot takes wait for their transaction (record)
+    - SlotStopped             a slot of the engine stopped, or another process has it (record)
     - TasksFailed             Spark gave up on the tasks of a run, or they were cancelled
     - PlannedTwice            another process planned the same action first [dead_letters.decisions]
   - TerminalError             a retry of the same work cannot succeed
@@ -45,6 +47,8 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
       - AbandonedError        it was given up because another one failed [local.starter]
     - RecordTooLarge          Kafka refuses an output for its size (record)
     - ProcessDied             processes died again and again while they worked on a document (record)
+    - KeyReused               an idempotency key comes again with other content (record)
+    - AcceptedLogInvalid      the accepted log cannot be used as it is
     - RecordInvalid           a record is not a PipeStream, or lacks what a node needs (record)
     - DocumentMissing         a reference names an object that is not there (record)
     - ConditionError          an edge's condition failed on a document (record)
@@ -229,6 +233,32 @@ class TasksFailed(TransientError):
             f"that ends its process or runs out of memory: each document it dies at becomes a dead letter after a few "
             f"tries (max_attempts), over as many runs as that takes"
         )
+
+
+class SlotFull(Overloaded):
+    """As many calls as an engine's slot takes wait for their transaction, so this one was not taken."""
+
+    concerns = Concern.RECORD
+
+    def __init__(self, slot: int, waiting: int, waiting_bytes: int) -> None:
+        self.slot = slot
+        self.waiting = waiting
+        self.waiting_bytes = waiting_bytes
+        super().__init__(
+            f"slot {slot} of the engine has {waiting} calls with {waiting_bytes} bytes waiting to be committed; "
+            f"send more slowly, or call again later"
+        )
+
+
+class SlotStopped(TransientError):
+    """A slot of the engine stopped, or another process has it. Whether a call was accepted, a repeat finds out."""
+
+    concerns = Concern.RECORD
+
+    def __init__(self, slot: int, reason: str) -> None:
+        self.slot = slot
+        self.reason = reason
+        super().__init__(f"slot {slot} of the engine stopped ({reason}); call again with the same key")
 
 
 class SettingsInvalid(TerminalError):
@@ -452,6 +482,22 @@ class ProcessDied(TerminalError):
             f"the Spark worker (or of the run) for a crash, and in the machine's for a process killed for its memory; "
             f"fix the module or put it behind grpc: or unix:, then replay"
         )
+
+
+class KeyReused(TerminalError):
+    """An idempotency key comes again with other content. The first call stays as it is."""
+
+    concerns = Concern.RECORD
+
+    def __init__(self, key: str) -> None:
+        self.key = key[:200]
+        super().__init__(
+            f"the idempotency key {self.key!r} was used before with other content; give each document a key of its own"
+        )
+
+
+class AcceptedLogInvalid(TerminalError):
+    """The topic of the accepted log is set up in another way, or holds what this version cannot read."""
 
 
 class RecordInvalid(TerminalError):

@@ -25,6 +25,15 @@ CHUNK_COMMITTED = "chunk-committed"
 RANGES_DRAINED = "ranges-drained"
 RANGES_ENTERED = "ranges-entered"
 
+SLOT_FENCED = "slot-fenced"
+"""A slot of the engine has fenced its predecessor and has not read the accepted log yet."""
+SLOT_READ = "slot-read"
+"""It has read the log, and takes no call yet."""
+CALLS_GATHERED = "calls-gathered"
+"""Calls are taken for a transaction that has not begun."""
+CALLS_COMMITTED = "calls-committed"
+"""Their transaction is committed, and no caller has an answer."""
+
 POINTS = (
     LEASE_ACQUIRED,
     RECONCILED,
@@ -35,6 +44,12 @@ POINTS = (
     RANGES_DRAINED,
     RANGES_ENTERED,
 )
+"""The points of a drain."""
+
+SLOT_POINTS = (SLOT_FENCED, SLOT_READ, CALLS_GATHERED, CHUNK_PRODUCED, CALLS_COMMITTED)
+"""The points of a slot of the engine. It sends its outputs as a drain sends a chunk's."""
+
+ALL_POINTS = (*POINTS, *(point for point in SLOT_POINTS if point not in POINTS))
 
 _ACTIONS = "pipestream_testing.fault_actions"
 

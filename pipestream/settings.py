@@ -150,6 +150,30 @@ class Settings(BaseSettings):
         None, min_length=1, description="Bearer token that the gRPC servers ask for, and that their clients send."
     )
 
+    engine_name: str = Field(
+        "engine",
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,79}$",
+        description="Name of a group of engines. They share idempotency keys, in the topic NAME.accepted.",
+    )
+    engine_window_s: float = Field(
+        900.0,
+        ge=60,
+        le=86_400,
+        description="How long an engine recognises a repeated idempotency key.",
+    )
+    # About 300 bytes each, so at most 300 MB a slot.
+    engine_window_keys: int = Field(
+        1_000_000,
+        ge=1_000,
+        description="Most idempotency keys that a slot of an engine remembers; the oldest are forgotten first.",
+    )
+    engine_waiting: int = Field(
+        10_000, ge=1, description="Most calls of a slot of an engine that wait for a transaction."
+    )
+    engine_waiting_bytes: int = Field(
+        64_000_000, ge=1_000, description="Most bytes of outputs of a slot of an engine that wait for a transaction."
+    )
+
     spark_master: str = Field(
         "local[2]",
         description="Spark master of `pipestream drain --spark`; drains in Airflow use its connection spark_default.",

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 # A transaction is only open while a chunk's outputs are sent, so a minute is plenty; after it the broker
 # aborts what a dead task left open, and the last stable offset moves on.
-_TRANSACTION_TIMEOUT_MS = 60_000
+TRANSACTION_TIMEOUT_S = 60.0
 
 
 Client = TypeVar("Client", AdminClient, Consumer, Producer)
@@ -93,14 +93,35 @@ def idempotent_producer(settings: Settings) -> Producer:
     )
 
 
-def transactional_producer(settings: Settings, transactional_id: str) -> Producer:
+def log_consumer(settings: Settings) -> Consumer:
+    """Return a consumer that reads what is committed in a topic from the oldest record that is left."""
+    return _open(
+        Consumer,
+        settings,
+        {
+            "group.id": "pipestream.log",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            # Retention may delete the oldest records between the question for them and the reading.
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 50,
+            "fetch.queue.backoff.ms": 5,
+        },
+    )
+
+
+def transactional_producer(
+    settings: Settings, transactional_id: str, transaction_timeout_s: float = TRANSACTION_TIMEOUT_S
+) -> Producer:
     """Return a producer for one partition's drain; ``init_transactions`` fences every earlier one."""
     return _open(
         Producer,
         settings,
         {
             "transactional.id": transactional_id,
-            "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+            "transaction.timeout.ms": int(transaction_timeout_s * 1_000),
             "enable.idempotence": True,
             "compression.type": "lz4",
             "linger.ms": 20,
@@ -114,9 +135,11 @@ def transactional_producer(settings: Settings, transactional_id: str) -> Produce
     )
 
 
-def start_producer(settings: Settings, transactional_id: str, topic: str) -> Producer:
+def start_producer(
+    settings: Settings, transactional_id: str, topic: str, transaction_timeout_s: float = TRANSACTION_TIMEOUT_S
+) -> Producer:
     """Return a producer that has fenced every earlier one of its id and aborted what that one left open."""
-    producer = transactional_producer(settings, transactional_id)
+    producer = transactional_producer(settings, transactional_id, transaction_timeout_s)
     with explain_errors(settings, topic):
         producer.init_transactions(settings.kafka_timeout_s)
     return producer

@@ -65,6 +65,8 @@ class OutputRecord:
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
+    partition: int | None = None
+    """Where it must go; without one the key decides."""
 
     @property
     def size_bytes(self) -> int:

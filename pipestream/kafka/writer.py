@@ -1,4 +1,4 @@
-"""Send outputs, and how far their inputs are read, in one Kafka transaction."""
+"""Send outputs, and how far their inputs are read (where they have any in Kafka), in one transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from pipestream import faults
 from pipestream.errors import BrokerUnavailable, PipestreamError, ProducerFenced, RecordTooLarge
 from pipestream.kafka.broker import Broker
-from pipestream.kafka.clients import start_producer
+from pipestream.kafka.clients import TRANSACTION_TIMEOUT_S, start_producer
 from pipestream.kafka.errors import explain_while, is_fenced
 from pipestream.kafka.records import OutputRecord
 from pipestream.settings import Settings
@@ -31,6 +31,8 @@ _GRACE_S = 5.0
 _BATCH_BYTES = 128
 _HEADER_BYTES = 16
 _COMPRESSED = 1.01
+# What the client takes for "let the key decide" (librdkafka's RD_KAFKA_PARTITION_UA).
+PARTITION_OF_KEY = -1
 # Deliveries are waited for in such slices, to hear in between that one was refused.
 _DELIVERY_POLL_S = 0.1
 
@@ -56,8 +58,18 @@ class _Refused(Exception):
 class TransactionalWriter:
     """The one producer that may write for its partitions: starting it fences every earlier one."""
 
-    def __init__(self, settings: Settings, transactional_ids: Sequence[str], topic: str) -> None:
-        """Fence every producer under any of the ids, then write under the first."""
+    def __init__(
+        self,
+        settings: Settings,
+        transactional_ids: Sequence[str],
+        topic: str,
+        transaction_timeout_s: float = TRANSACTION_TIMEOUT_S,
+    ) -> None:
+        """Fence every producer under any of the ids, then write under the first.
+
+        :param transaction_timeout_s: when the broker aborts what a dead process left open. Until then it holds back
+            the readers of every topic that the transaction wrote to.
+        """
         self._settings = settings
         self._topic = topic
         self._hangs = False
@@ -66,23 +78,31 @@ class TransactionalWriter:
         self._lost_count = False
         for other in transactional_ids[1:]:
             start_producer(settings, other, topic).close()
-        self._producer = start_producer(settings, transactional_ids[0], topic)
+        self._producer = start_producer(settings, transactional_ids[0], topic, transaction_timeout_s)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the producer back. Under its id, nothing more is written."""
         if self._hangs:
             return  # closing would wait for the call that hangs
         try:
             self._producer.close()
-        except KafkaException as error:
-            # A fenced producer fails here once more, and would hide the ProducerFenced that commit has raised.
+        except (KafkaException, RuntimeWarning) as error:
+            # A fenced producer fails here once more, and would hide the ProducerFenced that commit has raised. The
+            # client warns of it, which is an error where warnings are.
             log.warning("%s: closing the producer: %s", self._topic, error)
 
-    def commit(self, outputs: Sequence[OutputRecord], progress: Iterable[Progress], group_metadata: Any) -> None:
+    def commit(
+        self, outputs: Sequence[OutputRecord], progress: Iterable[Progress] = (), group_metadata: Any = None
+    ) -> None:
         """Send outputs, and the group's new offsets, all or nothing.
 
+        :param progress: nothing for outputs whose inputs are not in Kafka, such as calls. Then there is no group.
         :raises ProducerFenced: a newer run has fenced this one; nothing was written.
         :raises RecordTooLarge: Kafka refuses one of the outputs for its size; nothing was written, and the writer
             may be used again.
@@ -128,7 +148,8 @@ class TransactionalWriter:
                 waiting.clear()
             self._produce(output)
             waiting[output.topic] += size
-        self._call(self._producer.send_offsets_to_transaction, offsets, group_metadata)
+        if offsets:
+            self._call(self._producer.send_offsets_to_transaction, offsets, group_metadata)
         # Before the commit, which would wait for records that, behind a refused one in their partition, are never sent.
         self._deliver()
         faults.reach(faults.CHUNK_PRODUCED)
@@ -207,10 +228,16 @@ class TransactionalWriter:
 
     def _produce(self, output: OutputRecord) -> None:
         headers: list[tuple[str, str | bytes | None]] = list(output.headers)
+        partition = PARTITION_OF_KEY if output.partition is None else output.partition
         while True:
             try:
                 self._producer.produce(
-                    output.topic, value=output.value, key=output.key, headers=headers, on_delivery=self._note_delivery
+                    output.topic,
+                    value=output.value,
+                    key=output.key,
+                    partition=partition,
+                    headers=headers,
+                    on_delivery=self._note_delivery,
                 )
             except BufferError:
                 # The local queue is full. Deliveries empty it, or they time out and the commit says why.

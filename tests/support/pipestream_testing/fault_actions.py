@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 from pipestream.errors import TransientError
-from pipestream.faults import ONCE_VARIABLE, POINTS, VARIABLE
+from pipestream.faults import ALL_POINTS, ONCE_VARIABLE, VARIABLE
 
 # A test that never opens the gate has failed; its process must not stay forever.
 _WAIT_LIMIT_S = 300.0
@@ -33,8 +33,8 @@ class InjectedFault(TransientError):
 def act(point: str, fault: str) -> None:
     """Act if the fault is for this point, and for this time that it is reached."""
     wanted, _, rest = fault.partition("=")
-    if wanted not in POINTS:
-        raise ValueError(f"{VARIABLE} names {wanted!r}; the points are {', '.join(POINTS)}")
+    if wanted not in ALL_POINTS:
+        raise ValueError(f"{VARIABLE} names {wanted!r}; the points are {', '.join(ALL_POINTS)}")
     if wanted != point:
         return
     action, _, nth = rest.partition("@")

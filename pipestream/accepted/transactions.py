@@ -1,0 +1,92 @@
+"""What a slot asks of Kafka: its producer, its partition of the log, and which outputs can be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pipestream import faults
+from pipestream.accepted.queue import Pending
+from pipestream.accepted.record import Accepted, encode_accepted
+from pipestream.accepted.topic import ensure_topic, read_accepted
+from pipestream.errors import PipestreamError, RecordTooLarge, TopicMissing
+from pipestream.kafka.broker import Broker
+from pipestream.kafka.records import OutputRecord
+from pipestream.kafka.writer import TransactionalWriter
+from pipestream.settings import Settings
+
+# An open transaction of a dead engine holds back the readers of every topic it wrote to. One that lives commits within
+# a second.
+_TRANSACTION_TIMEOUT_S = 10.0
+
+
+class Transactions:
+    """The transactional id ``TOPIC/SLOT``, and the slot's partition of the log. Used by one thread at a time."""
+
+    def __init__(self, settings: Settings, topic: str, slot: int, slots: int) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._slot = slot
+        self._slots = slots
+        self._writer: TransactionalWriter | None = None
+        self._broker = Broker(settings)
+        self._known_topics: frozenset[str] = frozenset()
+
+    def prepare(self) -> None:
+        """Make or check the topic, then fence whoever had the slot and settle what it left open."""
+        ensure_topic(self._settings, self._topic, self._slots)
+        self.restart()
+
+    def restart(self) -> None:
+        """Fence every earlier producer of the slot, the own one among them."""
+        self.close()
+        transactional_id = f"{self._topic}/{self._slot}"
+        self._writer = TransactionalWriter(self._settings, [transactional_id], self._topic, _TRANSACTION_TIMEOUT_S)
+        self._known_topics = frozenset()
+        faults.reach(faults.SLOT_FENCED)
+
+    def read(self) -> Iterator[Accepted]:
+        """Yield what the slot has accepted within the window."""
+        yield from read_accepted(self._settings, self._topic, self._slot)
+        faults.reach(faults.SLOT_READ)
+
+    def commit(
+        self, calls: Sequence[Pending], accepted: Sequence[Accepted], time_ms: int
+    ) -> tuple[Pending, RecordTooLarge] | None:
+        """Write the outputs of calls and one record of their keys, all or nothing.
+
+        :returns: the call whose output Kafka refuses for its size; then nothing was written.
+        """
+        assert self._writer is not None
+        owners: list[Pending] = []
+        outputs: list[OutputRecord] = []
+        for call in calls:
+            for output in call.submission.outputs:
+                owners.append(call)
+                outputs.append(output)
+        for value in encode_accepted(accepted, time_ms):
+            outputs.append(OutputRecord(self._topic, None, value, partition=self._slot))
+        try:
+            self._writer.commit(outputs)
+        except RecordTooLarge as error:
+            if error.index >= len(owners):  # our own record, which is small: the topic's limit was changed
+                raise
+            return owners[error.index], error
+        return None
+
+    def find_unwritable(self, calls: Sequence[Pending]) -> list[tuple[Pending, PipestreamError]]:
+        """Return the calls with an output to a topic that does not exist: waiting for it would hold up the others."""
+        if all(output.topic in self._known_topics for call in calls for output in call.submission.outputs):
+            return []
+        self._known_topics = frozenset(self._broker.existing())
+        refused: list[tuple[Pending, PipestreamError]] = []
+        for call in calls:
+            missing = [output.topic for output in call.submission.outputs if output.topic not in self._known_topics]
+            if missing:
+                refused.append((call, TopicMissing(missing[0])))
+        return refused
+
+    def close(self) -> None:
+        """Give the producer back."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
