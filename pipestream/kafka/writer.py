@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -91,10 +92,13 @@ class TransactionalWriter:
         if self._hangs:
             return  # closing would wait for the call that hangs
         try:
-            self._producer.close()
-        except (KafkaException, RuntimeWarning) as error:
-            # A fenced producer fails here once more, and would hide the ProducerFenced that commit has raised. The
-            # client warns of it, which is an error where warnings are.
+            # The client warns of a transaction that a fenced producer cannot abort. Where warnings are errors, that
+            # breaks it (confluent-kafka 2.16).
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                self._producer.close()
+        except KafkaException as error:
+            # A fenced producer fails here once more, and would hide the ProducerFenced that commit has raised.
             log.warning("%s: closing the producer: %s", self._topic, error)
 
     def commit(
