@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from pipestream.errors import Overloaded, PipestreamError, RequestInvalid
+from pipestream.rpc.calls import count_call
 from pipestream.rpc.status import ERROR_CODE, RpcStatus, details_of, status_of
 
 log = logging.getLogger(__name__)
@@ -68,11 +70,14 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             found = await continuation(details)
             if found is None:  # grpc answers UNIMPLEMENTED
                 return None
-            handler = self._handlers[method] = self._wrap(found, is_counted=not method.startswith(_FREE))
+            handler = self._handlers[method] = self._wrap(found, None if method.startswith(_FREE) else method)
         if method.startswith(_FREE):
             return handler
         refused = self._refuse(details)
-        return _refusing(handler, *refused) if refused else handler
+        if refused is None:
+            return handler
+        count_call(method, refused[0].code, 0.0)
+        return _refusing(handler, *refused)
 
     def _refuse(self, details: Any) -> tuple[RpcStatus, str] | None:
         if self._expected and not self._has_token(details.invocation_metadata):
@@ -92,38 +97,38 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 return hmac.compare_digest(given, self._expected.encode())
         return False
 
-    def _wrap(self, handler: Any, *, is_counted: bool) -> Any:
-        """Return a handler that turns errors into status codes, and counts its calls."""
+    def _wrap(self, handler: Any, counted: str | None) -> Any:
+        """Return a handler that turns errors into status codes, and counts its calls under the name ``counted``."""
         deserializer = _tolerant(handler.request_deserializer)
         serializer = handler.response_serializer
         if handler.request_streaming and handler.response_streaming:
-            behaviour = self._streaming(handler.stream_stream, is_counted=is_counted)
+            behaviour = self._streaming(handler.stream_stream, counted)
             return grpc.stream_stream_rpc_method_handler(behaviour, deserializer, serializer)
         if handler.response_streaming:
-            behaviour = self._streaming(handler.unary_stream, is_counted=is_counted)
+            behaviour = self._streaming(handler.unary_stream, counted)
             return grpc.unary_stream_rpc_method_handler(behaviour, deserializer, serializer)
         if handler.request_streaming:
-            behaviour = self._unary(handler.stream_unary, is_counted=is_counted)
+            behaviour = self._unary(handler.stream_unary, counted)
             return grpc.stream_unary_rpc_method_handler(behaviour, deserializer, serializer)
-        behaviour = self._unary(handler.unary_unary, is_counted=is_counted)
+        behaviour = self._unary(handler.unary_unary, counted)
         return grpc.unary_unary_rpc_method_handler(behaviour, deserializer, serializer)
 
-    def _unary(self, behaviour: Callable[..., Awaitable[Any]], *, is_counted: bool) -> Any:
+    def _unary(self, behaviour: Callable[..., Awaitable[Any]], counted: str | None) -> Any:
         async def call(request: Any, context: grpc.aio.ServicerContext) -> Any:
-            self._enter(is_counted)
+            begun = self._enter(counted)
             try:
                 _check(request)
                 return await behaviour(_checked(request), context)
             except BaseException as error:
                 await _abort(context, error)
             finally:
-                self._leave(is_counted)
+                self._leave(counted, begun, context)
 
         return call
 
-    def _streaming(self, behaviour: Callable[..., Any], *, is_counted: bool) -> Any:
+    def _streaming(self, behaviour: Callable[..., Any], counted: str | None) -> Any:
         async def call(request: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
-            self._enter(is_counted)
+            begun = self._enter(counted)
             try:
                 _check(request)
                 answers = behaviour(_checked(request), context)
@@ -137,20 +142,23 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             except BaseException as error:
                 await _abort(context, error)
             finally:
-                self._leave(is_counted)
+                self._leave(counted, begun, context)
 
         return call
 
-    def _enter(self, is_counted: bool) -> None:
-        if is_counted:
+    def _enter(self, counted: str | None) -> float:
+        if counted is not None:
             self._active += 1
             self._idle.clear()
+        return time.perf_counter()
 
-    def _leave(self, is_counted: bool) -> None:
-        if is_counted:
-            self._active -= 1
-            if not self._active:
-                self._idle.set()
+    def _leave(self, counted: str | None, begun: float, context: grpc.aio.ServicerContext) -> None:
+        if counted is None:
+            return
+        self._active -= 1
+        if not self._active:
+            self._idle.set()
+        count_call(counted, context.code(), time.perf_counter() - begun)
 
 
 def _tolerant(deserializer: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:

@@ -11,6 +11,7 @@ import pytest
 from google.protobuf.wrappers_pb2 import StringValue
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from prometheus_client import REGISTRY
 
 from pipestream.errors import BrokerUnavailable, DocumentMissing, GraphInvalid, Problem
 from pipestream.rpc.channels import open_aio_channel, open_channel
@@ -275,3 +276,21 @@ def test_mutual_tls_lets_in_only_clients_with_a_certificate_of_the_ca(authoritie
             return answer, failed
 
     assert asyncio.run(run()) == ("x", [Code.UNAVAILABLE, Code.UNAVAILABLE])
+
+
+def counted(method, code):
+    return REGISTRY.get_sample_value("pipestream_grpc_calls_total", {"method": method, "code": code}) or 0
+
+
+def test_calls_are_counted_by_method_and_status():
+    async def run():
+        async with serving() as (_, _, address), open_aio_channel(address) as channel:
+            await say(channel)(StringValue(value="hello"))
+            with pytest.raises(grpc.aio.AioRpcError):
+                await say(channel)(StringValue(value="missing"))
+
+    before = counted("Answers/Say", "OK"), counted("Answers/Say", "NOT_FOUND")
+
+    asyncio.run(run())
+
+    assert (counted("Answers/Say", "OK"), counted("Answers/Say", "NOT_FOUND")) == (before[0] + 1, before[1] + 1)
