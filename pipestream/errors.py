@@ -9,7 +9,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
       - LeaseLost             the slot was ours and no longer is (range)
       - ProducerFenced        a newer producer writes under the same transactional id (range)
     - LeaseUnavailable        another holder has the slot (range)
-    - LeaseStoreUnavailable   Consul did not answer
+    - LeaseStoreUnavailable   the lease store did not answer
     - BrokerUnavailable       no Kafka broker answered (range)
     - StoreUnavailable        the object store did not answer (range)
     - LedgerBusy              others wrote to the ledger at the same moment, so nothing was written
@@ -32,7 +32,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - ConnectorInvalid        there is no such connector, or its options cannot be used
     - SourceUnreadable        a connector's source as a whole cannot be read
     - DatabaseRefused         PostgreSQL answers, but refuses the request
-    - LeaseStoreRefused       Consul answers, but refuses the request
+    - LeaseStoreRefused       the lease store answers, but refuses the request
     - DesiredStateInvalid     the value that a lease store holds is not the desired state of a topic
     - StoreRefused            the object store answers, but refuses the request
     - LedgerDamaged           a table of the ledger cannot be read
@@ -177,7 +177,7 @@ class ProducerFenced(Overtaken):
 
 
 class LeaseStoreUnavailable(TransientError):
-    """Consul did not answer, or not in time."""
+    """The lease store did not answer, or not in time."""
 
 
 class BrokerUnavailable(TransientError):
@@ -302,7 +302,7 @@ class DatabaseRefused(TerminalError):
 
 
 class LeaseStoreRefused(TerminalError):
-    """Consul answers, but refuses the request: the token or the address is wrong."""
+    """The lease store answers, but refuses the request: the token, the address or the folder is wrong."""
 
 
 class DesiredStateInvalid(TerminalError):

@@ -102,10 +102,22 @@ class Settings(BaseSettings):
     )
 
     leases: str = Field(
-        "sql", description="Where leases are kept: consul, sql, none, or a lease store of an installed package."
+        "sql",
+        description="Where leases are kept: consul, sql, file (one machine), none, or a lease store of an installed "
+        "package.",
     )
     lease_ttl_s: float = Field(20.0, ge=3, le=86_400, description="How long a lease is valid after its last renewal.")
     max_leases: int = Field(4, ge=1, description="Drains that may run at once (the size of the Airflow pool).")
+    reconcile_s: float = Field(
+        5.0, ge=0.1, le=3600, description="How often a sidecar looks what is to be drained and who else drains."
+    )
+    sidecar_max_leases: int = Field(16, ge=1, description="Slots that one sidecar drains at most.")
+    sidecar_stop_s: float = Field(
+        60.0, gt=0, description="How long a sidecar that is asked to end waits for the chunks in progress."
+    )
+    lease_folder: Path = Field(
+        Path(".pipestream/leases"), description="Folder of the file leases; on a local disk of one machine."
+    )
     max_slots: int = Field(16, ge=1, description="Most slots of one topic that one run drains.")
     consul_address: str = Field("127.0.0.1:8500", description="Consul agent, host:port.")
     consul_scheme: Literal["http", "https"] = Field("http", description="How to reach Consul.")

@@ -165,6 +165,7 @@ def settings(stack: Stack, unique: str, tmp_path: Path) -> Iterator[Settings]:
                 ledger_uri=(tmp_path / "ledger").as_uri(),
                 postgres_dsn=dsn,
                 leases="sql",
+                lease_folder=tmp_path / "leases",
             )
         finally:
             _drop_database(connection, unique)

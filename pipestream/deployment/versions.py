@@ -143,6 +143,15 @@ class GraphVersions:
         )
         return from_kept(bytes(rows[0][0]), source=f"graph {graph_id}") if rows else None
 
+    def active_hashes(self) -> dict[str, str]:
+        """Return the hash of every graph's active version: cheap enough to ask every few seconds."""
+        rows = self._rows(
+            "SELECT DISTINCT ON (a.graph_id) a.graph_id, v.hash FROM graph_activations a"
+            " JOIN graph_versions v USING (graph_id, version) ORDER BY a.graph_id, a.activation DESC",
+            (),
+        )
+        return dict(rows)
+
     def get(self, graph_id: str, version: int | str) -> Graph:
         """Return the graph of a version, given by number, or by hash or the start of one.
 

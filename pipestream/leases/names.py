@@ -13,6 +13,9 @@ import socket
 from pipestream.ids import check_graph_id
 from pipestream.topic_names import check_topic
 
+WORKERS = "stream-workers@pipestream@alive"
+"""What stream workers lease to be seen, a slot each: see ``workers.py``. No topic is behind it."""
+
 
 def lease_name(topic: str, lane: str) -> str:
     """Return what the runs of a lane lease of a topic.

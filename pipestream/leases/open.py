@@ -46,6 +46,13 @@ def open_sql(context: PluginContext) -> LeaseStore:
     return SqlLeaseStore(context.settings)
 
 
+def open_file(context: PluginContext) -> LeaseStore:
+    """Return leases in a folder of this machine."""
+    from pipestream.leases.file import FileLeaseStore
+
+    return FileLeaseStore(context.settings)
+
+
 def open_none(_context: PluginContext) -> LeaseStore:
     """Return a store that grants every lease."""
     from pipestream.leases.none import NoLeaseStore

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-from pipestream.leases.names import is_backfill_lease, leased_lane, leased_topic
+from pipestream.leases.names import WORKERS, is_backfill_lease, leased_lane, leased_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -179,8 +179,8 @@ def lay_out(replicas: Mapping[str, int], held: Sequence[Assignment], name: str |
 
 
 def is_asked_for(name: str, asked: str | None) -> bool:
-    """Tell whether a registered name is among those that were asked for: all, a topic's, or a single one."""
-    return asked is None or asked in (name, leased_topic(name))
+    """Tell whether a registered name is among those that were asked for: all topics', a topic's, or a single one."""
+    return name != WORKERS if asked is None else asked in (name, leased_topic(name))
 
 
 def check_request(slot: int, holder: str, ttl_s: float) -> None:

@@ -37,6 +37,7 @@ _BUILT_IN = {
     PluginGroup.CONNECTOR: {"folder": "pipestream.connectors.folder:open_folder"},
     PluginGroup.LEASE_STORE: {
         "consul": "pipestream.leases.open:open_consul",
+        "file": "pipestream.leases.open:open_file",
         "none": "pipestream.leases.open:open_none",
         "sql": "pipestream.leases.open:open_sql",
     },

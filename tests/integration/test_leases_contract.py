@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("consul")]
 
 TTL_S = 60.0
 SHORT_S = 8.0
-coordinated = pytest.mark.parametrize("kind", ["consul", "sql"])
-every_kind = pytest.mark.parametrize("kind", ["consul", "sql", "none"])
+coordinated = pytest.mark.parametrize("kind", ["consul", "file", "sql"])
+every_kind = pytest.mark.parametrize("kind", ["consul", "file", "sql", "none"])
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_a_lease_that_is_not_renewed_goes_to_the_next_one_and_its_old_holder_is_
 
 @coordinated
 def test_exactly_one_of_two_racing_acquirers_wins(open_store, kind, store, topic):
-    rounds = 50 if kind == "sql" else 15
+    rounds = 15 if kind == "consul" else 50
     workers = [open_store(), open_store()]
     start = threading.Barrier(2)
 

@@ -53,7 +53,7 @@ def test_the_file_that_up_wrote_is_found_by_itself(tmp_path):
     [
         ("PIPESTREAM_CHUNK_RECORDS", "many", "PIPESTREAM_CHUNK_RECORDS: Input should be a valid integer"),
         ("PIPESTREAM_LEASE_TTL_S", "1", "PIPESTREAM_LEASE_TTL_S: Input should be greater than or equal to 3"),
-        ("PIPESTREAM_LEASES", "zookeeper", "PIPESTREAM_LEASES: Value error, must be one of consul, none, sql"),
+        ("PIPESTREAM_LEASES", "zookeeper", "PIPESTREAM_LEASES: Value error, must be one of consul, file, none, sql"),
         ("PIPESTREAM_STORE_URI", "/tmp/x", "store_uri must start with file:// or s3://"),
         ("PIPESTREAM_S3_ACCESS_KEY", "k", "set both or neither"),
         ("PIPESTREAM_KAFKA_BOOTSTRP", "x", "unknown setting PIPESTREAM_KAFKA_BOOTSTRP"),

@@ -9,13 +9,15 @@ from pydantic import SecretStr
 from pipestream.errors import SettingsInvalid
 from pipestream.leases import DesiredState, open_lease_store
 from pipestream.leases.consul import ConsulLeaseStore
+from pipestream.leases.file import FileLeaseStore
 from pipestream.leases.none import NoLeaseStore
 from pipestream.leases.sql import SqlLeaseStore
 from pipestream.settings import Settings
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("consul", ConsulLeaseStore), ("sql", SqlLeaseStore), ("none", NoLeaseStore)]
+    ("name", "kind"),
+    [("consul", ConsulLeaseStore), ("file", FileLeaseStore), ("sql", SqlLeaseStore), ("none", NoLeaseStore)],
 )
 def test_opens_the_store_the_settings_name_without_connecting(name, kind):
     store = open_lease_store(Settings(leases=name, consul_address="127.0.0.1:1", postgres_dsn=SecretStr("port=1")))

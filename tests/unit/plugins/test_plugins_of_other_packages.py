@@ -136,7 +136,7 @@ def test_a_lease_store_is_chosen_by_the_setting(monkeypatch):
 def test_a_lease_store_that_is_not_installed_is_refused_with_those_that_are(monkeypatch):
     monkeypatch.setenv("PIPESTREAM_LEASES", "acme-memory")
 
-    with pytest.raises(SettingsInvalid, match=r"PIPESTREAM_LEASES: .*must be one of consul, none, sql"):
+    with pytest.raises(SettingsInvalid, match=r"PIPESTREAM_LEASES: .*must be one of consul, file, none, sql"):
         load_settings()
 
 

@@ -1,0 +1,1 @@
+"""Streams: topics that are drained all the time, by workers that share them."""
