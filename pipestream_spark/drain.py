@@ -20,6 +20,7 @@ from pipestream.drain.job import parse_arguments, read_request
 from pipestream.drain.report import DrainFailure, DrainReport, write_outcome
 from pipestream.errors import PipestreamError
 from pipestream.settings import load_settings
+from pipestream.telemetry.logs import setup_logging
 from pipestream_spark.runner import SparkRunner
 
 log = logging.getLogger("pipestream.drain")
@@ -42,6 +43,7 @@ def main() -> int:
 
 def _drain(arguments: argparse.Namespace) -> DrainReport:
     settings = load_settings()
+    setup_logging(settings)
     request = read_request(arguments, settings)
     with closing(SparkRunner(f"drain {request.topic}")) as runner:
         if arguments.caller:

@@ -15,6 +15,7 @@ from pipestream.modules.transports import EdgeTransport, open_transport
 from pipestream.plugins import PluginContext
 from pipestream.settings import Settings
 from pipestream.telemetry.meter import PrometheusMeter
+from pipestream.telemetry.tracing import flush_spans, setup_tracing
 
 
 @contextmanager
@@ -29,7 +30,9 @@ def open_services(version: BuiltGraph, settings: Settings, node_ids: Iterable[st
     """
     nodes = [version.graph.node_by_id[node_id] for node_id in node_ids]
     context = PluginContext(settings)
+    setup_tracing(settings, "pipestream")
     with ExitStack() as stack:
+        stack.callback(flush_spans)
         modules = {
             spec: stack.enter_context(closing(resolve_module(spec, context)))
             for spec in dict.fromkeys(node.module for node in nodes if not node.engine)
