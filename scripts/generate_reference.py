@@ -1,5 +1,7 @@
-"""Write docs/cli.md and the tables of docs/graphs.md and docs/settings.md from the code. With --check, say whether they
-are current."""
+"""Write docs/cli.md and the tables of docs/graphs.md, settings.md and metrics.md from the code.
+
+With --check, say whether they are current.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from cli_reference import cli_page
+from prometheus_client.metrics import MetricWrapperBase
 from pydantic import SecretStr
 
 from pipestream.graph.format import json_schema
 from pipestream.local.spec import VARIABLES
 from pipestream.settings import ENV_PREFIX, Settings
+from pipestream.telemetry import metrics
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 BEGIN, END = "<!-- generated: {} -->", "<!-- end -->"
@@ -47,6 +51,17 @@ def settings_tables() -> dict[str, str]:
     stack = ["| variable | meaning |", "| --- | --- |"]
     stack += [f"| `{name}` | {meaning} |" for name, meaning in VARIABLES.items()]
     return {"settings": "\n".join(rows), "stack": "\n".join(stack)}
+
+
+def metrics_tables() -> dict[str, str]:
+    """Return every metric that servers and workers count."""
+    rows = ["| metric | labels | meaning |", "| --- | --- | --- |"]
+    for value in vars(metrics).values():
+        if isinstance(value, MetricWrapperBase):
+            family = next(iter(value.describe()))
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            rows.append(f"| `{name}` | {', '.join(value._labelnames)} | {family.documentation} |")
+    return {"metrics": "\n".join(rows)}
 
 
 def _keys(level: dict[str, Any]) -> str:
@@ -89,6 +104,7 @@ def main() -> None:
     pages = {
         "cli.md": cli_page(),
         "graphs.md": fill((DOCS / "graphs.md").read_text(), graph_tables()),
+        "metrics.md": fill((DOCS / "metrics.md").read_text(), metrics_tables()),
         "settings.md": fill((DOCS / "settings.md").read_text(), settings_tables()),
     }
     for name, filled in pages.items():
