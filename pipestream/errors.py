@@ -18,6 +18,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
       - ModuleTimeout         it took longer than its node allows (record)
     - Overloaded              a server has as much to do as it takes at once (record)
       - SlotFull              as many calls as an engine's slot takes wait for their transaction (record)
+    - NotOwner                another process of the engine has the slot of a key (record)
     - SlotStopped             a slot of the engine stopped, or another process has it (record)
     - TasksFailed             Spark gave up on the tasks of a run, or they were cancelled
     - PlannedTwice            another process planned the same action first [dead_letters.decisions]
@@ -248,6 +249,19 @@ class SlotFull(Overloaded):
             f"slot {slot} of the engine has {waiting} calls with {waiting_bytes} bytes waiting to be committed; "
             f"send more slowly, or call again later"
         )
+
+
+class NotOwner(TransientError):
+    """Another process of the engine has the slot of a key, or none has it at the moment."""
+
+    concerns = Concern.RECORD
+
+    def __init__(self, slot: int, owner: str) -> None:
+        self.slot = slot
+        self.owner = owner
+        """The address at which the owner takes calls; empty where nobody is known to have it."""
+        where = f"{owner} has it; call there, or" if owner else "no process has it at the moment;"
+        super().__init__(f"slot {slot} of the engine is not here: {where} try again")
 
 
 class SlotStopped(TransientError):

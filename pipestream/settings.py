@@ -167,6 +167,13 @@ class Settings(BaseSettings):
         pattern=r"^[a-z0-9][a-z0-9_-]{0,79}$",
         description="Name of a group of engines. They share idempotency keys, in the topic NAME.accepted.",
     )
+    engine_slots: int = Field(
+        0,
+        ge=0,
+        le=1_000,
+        description="Slots that idempotency keys are spread over; 0 means one per worker process. It must be the same "
+        "for all engines of a name, and cannot be changed while the topic NAME.accepted exists.",
+    )
     engine_window_s: float = Field(
         900.0,
         ge=60,

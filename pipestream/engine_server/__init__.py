@@ -1,0 +1,1 @@
+"""The Engine: the gRPC fast path into graphs (``EngineV1Service``)."""

@@ -1,0 +1,70 @@
+"""Hand a call on to the process that has its slot."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import grpc.aio
+from google.protobuf.message import Message
+
+from pipestream.errors import NotOwner
+from pipestream.rpc.channels import open_aio_channel
+from pipestream.rpc.security import channel_security
+from pipestream.settings import Settings
+
+log = logging.getLogger(__name__)
+
+FORWARDED = "pipestream-forwarded"
+"""Request metadata of a call that was handed on once. It is not handed on again: owners may have changed meanwhile."""
+# Metadata of the connection, which the next one has of its own.
+_OF_THE_CONNECTION = ("user-agent", "authorization", "content-type", "te")
+
+Response = TypeVar("Response", bound=Message)
+
+
+class Forwarder:
+    """Channels to the peers, made when they are first needed. Use it in one event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._security = channel_security(settings)
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    async def call(
+        self,
+        error: NotOwner,
+        method: str,
+        request: Message,
+        response_type: type[Response],
+        metadata: Sequence[tuple[str, str | bytes]],
+        timeout_s: float | None,
+    ) -> Response:
+        """Make a unary call at the owner that the error names, and return its answer.
+
+        :param method: the full name, ``/package.Service/Method``.
+        :param metadata: of the call that came here; the idempotency key and the trace travel on.
+        :raises NotOwner: the call was handed on before, or nobody is known to have the slot.
+        :raises grpc.aio.AioRpcError: the owner's answer is an error. ``relay`` passes it on.
+        """
+        if not error.owner or any(name == FORWARDED for name, _ in metadata):
+            raise error
+        channel = self._channels.get(error.owner)
+        if channel is None:
+            channel = self._channels[error.owner] = open_aio_channel(error.owner, self._security)
+        send = channel.unary_unary(
+            method, request_serializer=type(request).SerializeToString, response_deserializer=response_type.FromString
+        )
+        passed_on = [(name, value) for name, value in metadata if name not in _OF_THE_CONNECTION]
+        answer: Response = await send(request, metadata=(*passed_on, (FORWARDED, "1")), timeout=timeout_s)
+        return answer
+
+    async def close(self) -> None:
+        for channel in self._channels.values():
+            await channel.close()
+        self._channels.clear()
+
+
+async def relay(context: Any, error: grpc.aio.AioRpcError) -> None:
+    """Answer a call as the owner answered it."""
+    await context.abort(error.code(), error.details() or "", error.trailing_metadata() or ())

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from pipestream.accepted import Submission, slot_of
+from pipestream.engine_server.place import WorkerPlace, address_of, holder_of, holder_of_child
+from pipestream.engine_server.slots import Slots
+from pipestream.errors import NotOwner
+from pipestream.settings import CONFIG_VARIABLE
+from pipestream_testing.settings_file import write_settings
+from pipestream_testing.waiting import wait_until
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture(params=["sql", "consul"])
+def leased_settings(request, settings, unique):
+    if request.param == "consul":
+        request.getfixturevalue("consul")
+    return settings.model_copy(update={"engine_name": unique, "leases": request.param, "lease_ttl_s": 10.0})
+
+
+@pytest.fixture
+def start_slots():
+    started = []
+
+    def start(settings, address, place=None):
+        slots = Slots(settings, address, place)
+        slots.start()
+        started.append(slots)
+        return slots
+
+    yield start
+    for each in started:
+        each.close(10)
+
+
+def key_of(slot, slots):
+    return next(key for key in map(str, range(10_000)) if slot_of(key, slots) == slot)
+
+
+def test_processes_share_the_slots_and_name_the_owner_of_the_others(leased_settings, start_slots):
+    settings = leased_settings.model_copy(update={"engine_slots": 3})
+    first = start_slots(settings, "first:1")
+    assert set(first.held) == {0, 1, 2}
+    second = start_slots(settings, "second:2")
+    wait_until(lambda: len(second.held) == 1 and len(first.held) == 2, "the slots are not shared")
+    (moved,) = second.held
+    wait_until(lambda: owner_at(first, moved) == "second:2", "the first does not know where the slot is")
+    assert second.for_key(key_of(moved, 3)) is second.held[moved]
+    other = next(iter(first.held))
+    wait_until(lambda: owner_at(second, other) == "first:1", "the second does not know where the slot is")
+    first.close(30)
+    wait_until(lambda: len(second.held) == 3, "the slots of a process that left are not taken")
+
+
+def owner_at(slots, number):
+    with pytest.raises(NotOwner) as caught:
+        slots.for_key(key_of(number, slots.count))
+    return caught.value.owner
+
+
+def test_without_leases_the_workers_of_one_machine_have_slots_by_number(settings, unique, start_slots):
+    alone = settings.model_copy(update={"engine_name": unique, "leases": "none", "engine_slots": 3})
+    place = WorkerPlace(0, 2, ("host:1", "host:2"))
+    first = start_slots(alone, "host:1", place)
+    second = start_slots(alone, "host:2", replace(place, index=1))
+    assert (set(first.held), set(second.held)) == ({0, 2}, {1})
+    assert owner_at(first, 1) == "host:2"
+    assert owner_at(second, 2) == "host:1"
+    assert first.any() in first.held.values()
+
+
+def test_a_slot_that_was_fenced_though_its_lease_is_ours_starts_again(settings, unique, start_slots):
+    """The broker fences a producer whose transaction took too long, and nobody has taken the slot over."""
+    alone = settings.model_copy(update={"engine_name": unique, "lease_ttl_s": 5.0})
+    slots = start_slots(alone, "host:1")
+    fencing = Slots(alone.model_copy(update={"leases": "none"}), "other:1")
+    fencing.start()
+    fencing.close(30)
+    fenced = slots.held[0]
+    with pytest.raises(Exception, match="call again"):
+        fenced.submit(Submission([], b"ok", "a")).result(120)
+    wait_until(lambda: slots.held[0] is not fenced, "the slot was not started again")
+    assert slots.for_key("a").submit(Submission([], b"ok", "a")).result(120) == b"ok"
+
+
+def test_a_restarted_worker_takes_the_slots_of_its_dead_predecessor_at_once(leased_settings, start_slots, tmp_path):
+    """Its lease is still there for its whole TTL, but the parent knows that it is dead."""
+    settings = leased_settings.model_copy(update={"lease_ttl_s": 600.0})
+    file = tmp_path / "holder.toml"
+    write_settings(file, settings)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER],
+        env={**os.environ, CONFIG_VARIABLE: str(file)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as dead:
+        assert dead.stdout.readline() == b"1\n"
+        dead.kill()
+    stranger = start_slots(settings, "host:3")
+    assert not stranger.held
+    place = WorkerPlace(0, 1, ("host:1",), (holder_of_child(dead.pid, "host:1"),))
+    assert set(start_slots(settings, "host:1", place).held) == {0}
+
+
+def test_the_name_of_a_holder_says_where_it_is():
+    assert address_of(holder_of("host:1")) == "host:1"
+    assert address_of(holder_of("")) == ""
+    assert holder_of_child(os.getpid(), "host:1") == holder_of("host:1")
+
+
+HOLDER = (
+    "import sys\n"
+    "from pipestream.settings import load_settings\n"
+    "from pipestream.engine_server.slots import Slots\n"
+    "slots = Slots(load_settings(), 'host:1')\n"
+    "slots.start()\n"
+    "print(len(slots.held), flush=True)\n"
+    "sys.stdin.read()\n"
+)
+WORKER = (
+    "import signal, sys, threading\n"
+    "from pipestream.engine_server.place import WorkerPlace\n"
+    "place = WorkerPlace.parse(sys.argv[1])\n"
+    "done = threading.Event()\n"
+    "signal.signal(signal.SIGTERM, lambda *_: done.set())\n"
+    "threading.Thread(target=lambda: (sys.stdin.read(), done.set()), daemon=True).start()\n"
+    "import os\n"
+    "print(place.index, os.getpid(), len(place.dead_holders), place.address, flush=True)\n"
+    "done.wait()\n"
+    "print('stopped', place.index, flush=True)\n"
+)
+PARENT = (
+    "import sys\n"
+    "from pipestream.engine_server.workers import run_workers\n"
+    "command = lambda place: [sys.executable, '-c', sys.argv[1], place.to_text()]\n"
+    "sys.exit(run_workers(command, 2, listen_host='127.0.0.1', advertised_host='127.0.0.1', stop_s=20))\n"
+)
+
+
+@pytest.fixture
+def parent():
+    with subprocess.Popen([sys.executable, "-c", PARENT, WORKER], stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def test_a_worker_that_dies_is_restarted_and_a_stop_is_graceful(parent):
+    first = dict(read_worker(parent) for _ in range(2))
+    assert set(first) == {"0", "1"}
+    os.kill(first["0"]["pid"], signal.SIGKILL)
+    index, again = read_worker(parent)
+    assert (index, again["dead"], again["address"]) == ("0", 1, first["0"]["address"])
+    assert again["pid"] != first["0"]["pid"]
+    parent.send_signal(signal.SIGTERM)
+    assert sorted(parent.stdout.read().split("\n")) == ["", "stopped 0", "stopped 1"]
+    assert parent.wait(60) == 0
+
+
+def test_the_workers_of_a_parent_that_was_killed_stop(parent):
+    workers = [psutil.Process(worker["pid"]) for _, worker in (read_worker(parent) for _ in range(2))]
+    parent.kill()
+    _, alive = psutil.wait_procs(workers, timeout=60)
+    assert not alive
+
+
+def read_worker(parent):
+    index, pid, dead, address = parent.stdout.readline().split()
+    return index, {"pid": int(pid), "dead": int(dead), "address": address}
