@@ -16,6 +16,8 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - DatabaseUnavailable     PostgreSQL did not answer
     - ModuleUnavailable       a module could not be reached, or ran out of time (record)
       - ModuleTimeout         it took longer than its node allows (record)
+    - ModuleDown              a module did not come back while its calls were held back (range)
+    - TimeBudgetSpent         the time that a caller gave a document is over (record)
     - Overloaded              a server has as much to do as it takes at once (record)
       - SlotFull              as many calls as an engine's slot takes wait for their transaction (record)
     - NotOwner                another process of the engine has the slot of a key (record)
@@ -210,9 +212,42 @@ class ModuleUnavailable(TransientError):
 
     concerns = Concern.RECORD
 
+    def __init__(self, message: str, *, error_type: str = "") -> None:
+        """:param error_type: the name of the error for histories and dead letters, such as RESOURCE_EXHAUSTED."""
+        self.error_type = error_type
+        super().__init__(message)
+
 
 class ModuleTimeout(ModuleUnavailable):
     """A module took longer than its node allows."""
+
+
+class ModuleDown(TransientError):
+    """A module did not come back while its calls were held back.
+
+    No document is to blame, so none becomes a dead letter: the range stops, and the next run continues there.
+    """
+
+    concerns = Concern.RANGE
+
+    def __init__(self, module: str, reason: str, waited_s: float) -> None:
+        self.module = module
+        self.reason = reason
+        self.waited_s = waited_s
+        super().__init__(
+            f"{module} is down ({reason}) and did not come back within {waited_s:g} s; its documents wait where they "
+            f"are. Start it, then run again"
+        )
+
+
+class TimeBudgetSpent(TransientError):
+    """The time that a caller gave a document is over, so nothing was decided about it."""
+
+    concerns = Concern.RECORD
+
+    def __init__(self, node_id: str) -> None:
+        self.node_id = node_id
+        super().__init__(f"the time budget of the document ended before node {node_id}; repeat it with more time")
 
 
 class Overloaded(TransientError):

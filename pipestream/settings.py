@@ -134,6 +134,39 @@ class Settings(BaseSettings):
     retry_initial_ms: int = Field(25, ge=0, description="First pause between tries.")
     retry_max_ms: int = Field(250, ge=0, description="Longest pause between tries.")
     module_timeout_s: float = Field(300.0, gt=0, description="How long a module may take for one document.")
+    module_concurrency: int = Field(
+        16, ge=1, le=10_000, description="Calls of one gRPC module that a process makes at once; others wait."
+    )
+    module_breaker_failures: int = Field(
+        2,
+        ge=1,
+        description="Calls of a gRPC module in a row that cannot reach it or time out, after which further calls are "
+        "held back until it answers again. Fewer than max_attempts, or the first documents fail before that.",
+    )
+    module_breaker_pause_s: float = Field(
+        0.5,
+        gt=0,
+        le=3600,
+        description="First pause before a gRPC module that is down is asked whether it is back; each is twice the one "
+        "before, up to 10 s.",
+    )
+    module_wait_s: float = Field(
+        60.0,
+        ge=0,
+        description="How long the calls of a gRPC module that is down are held back. After that a range stops, and no "
+        "document becomes a dead letter.",
+    )
+    module_answer_s: float = Field(
+        5.0, gt=0, description="How long a gRPC module may take to say what it is, and whether it is healthy."
+    )
+    module_ca_file: Path | None = Field(
+        None, description="CA of gRPC modules, in PEM; without one they are called in plain text."
+    )
+    module_client_cert_file: Path | None = Field(
+        None, description="Mutual TLS: the certificate that is shown to gRPC modules."
+    )
+    module_client_key_file: Path | None = Field(None, description="Private key of that certificate.")
+    module_token: SecretStr | None = Field(None, min_length=1, description="Bearer token that is sent to gRPC modules.")
     failing_share: float = Field(0.5, gt=0, le=1, description="Share of failing records above which a range stops.")
     failing_minimum: int = Field(20, ge=1, description="Records a range must have seen before that share counts.")
 
@@ -249,6 +282,7 @@ class Settings(BaseSettings):
         for first, second in (
             ("grpc_tls_cert_file", "grpc_tls_key_file"),
             ("grpc_client_cert_file", "grpc_client_key_file"),
+            ("module_client_cert_file", "module_client_key_file"),
         ):
             if (getattr(self, first) is None) != (getattr(self, second) is None):
                 raise ValueError(f"{first} and {second} go together; set both or neither")

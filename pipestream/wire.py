@@ -15,9 +15,11 @@ from pipestream.gen.ai.pipestream.data.module.v1.module_service_pb2 import (
 )
 from pipestream.gen.ai.pipestream.data.v1.pipeline_core_types_pb2 import (
     Blob,
+    ChecksumType,
     DlqMessage,
     DocumentReference,
     ErrorData,
+    FileStorageReference,
     LogEntry,
     PipeDoc,
     PipeStream,
@@ -28,10 +30,12 @@ from pipestream.gen.ai.pipestream.data.v1.pipeline_core_types_pb2 import (
 
 __all__ = [
     "Blob",
+    "ChecksumType",
     "DlqConfig",
     "DlqMessage",
     "DocumentReference",
     "ErrorData",
+    "FileStorageReference",
     "GraphDatasource",
     "GraphEdge",
     "GraphNode",

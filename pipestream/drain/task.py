@@ -31,6 +31,7 @@ from pipestream.engine.services import open_services
 from pipestream.errors import (
     Concern,
     LedgerConflict,
+    ModuleDown,
     PipestreamError,
     ProcessDied,
     RangeMostlyFailing,
@@ -115,7 +116,7 @@ class _RangeDrain:
         with ExitStack() as stack:
             store = stack.enter_context(open_store(settings.store_uri, settings))
             self._patiently(partial(record_named_topics, store, graph, settings))
-            services = stack.enter_context(open_services(version, settings, fused_with(graph, task.node_id)))
+            services = stack.enter_context(open_services(version, settings, fused_with(graph, task.node_id), store))
             writer = stack.enter_context(self._broker.start_writer(task.transactional_ids, task.topic))
             reader = stack.enter_context(self._broker.open_reader(task.group, task.ranges))
             for (_, partition), committed in reader.committed().items():
@@ -249,6 +250,8 @@ class _RangeDrain:
         for attempt in range(1, policy.max_attempts):
             try:
                 return work()
+            except ModuleDown:
+                raise  # its calls have waited already
             except TransientError as error:
                 log.warning("%s: try %d of %d: %s", self.task.topic, attempt, policy.max_attempts, error)
                 time.sleep(policy.pause_s(attempt, 0))

@@ -59,12 +59,16 @@ class Carrier:
         arrival: Arrival,
         stream: PipeStream | PipestreamError,
         seen: Callable[[Emission], None] = lambda _: None,
+        deadline: float | None = None,
     ) -> RecordResult:
         """Process an arrival at its node and through fused edges; return what leaves.
+
+        It raises what ``follow`` raises: then nothing was decided about the arrival.
 
         :param stream: what ``take_in`` made of the arrival: its stream, or why there is none.
         :param seen: called with every emission before its document is replaced by a reference, for a caller that
             answers with the document.
+        :param deadline: when the caller's time budget ends, by ``time.monotonic``; None: it has none.
         """
         known = PipeStream() if isinstance(stream, PipestreamError) else stream
         with span(
@@ -79,7 +83,7 @@ class Carrier:
         ) as traced:
             if not known.metadata.trace_id and (trace_id := trace_id_of(traced)):
                 known.metadata.trace_id = trace_id
-            result = self._carry(arrival, stream, seen)
+            result = self._carry(arrival, stream, seen, deadline)
             if result.error is not None:
                 record_error(traced, result.error)
             if parent := header_of(traced):
@@ -87,7 +91,11 @@ class Carrier:
         return result
 
     def _carry(
-        self, arrival: Arrival, stream: PipeStream | PipestreamError, seen: Callable[[Emission], None]
+        self,
+        arrival: Arrival,
+        stream: PipeStream | PipestreamError,
+        seen: Callable[[Emission], None],
+        deadline: float | None,
     ) -> RecordResult:
         result = RecordResult(arrival.record)
         if isinstance(stream, PipestreamError):
@@ -97,7 +105,7 @@ class Carrier:
             self.services.meter.ended(succeeded=False)
             return result
         hops = stream.hop_count
-        for emission in follow(stream, self.entrance.graph, self.services, self.settings):
+        for emission in follow(stream, self.entrance.graph, self.services, self.settings, deadline=deadline):
             seen(emission)
             # A failed stream keeps the hops it came with, so only one that failed at the record's own node
             # still has those of the record.

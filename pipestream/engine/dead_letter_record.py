@@ -19,11 +19,14 @@ FIRST_FAILED_AT = OWN + "first-failed-at"
 REPLAYS = OWN + "replays"
 DATASOURCE = OWN + "datasource"
 """On a letter of an intake record, in a topic whose name does not say so: the datasource that a replay sends it to."""
+ERROR_TYPE = OWN + "error-type"
+"""The module's name of the error, where it gave one: a code such as INVALID_ARGUMENT, or the type of an exception."""
 FOR_GRAPH = OWN + "for-graph"
 """On a replayed record: the graph it failed in. Others that drain the same intake have had it already."""
 # A message or a trace of any length would push a record over the broker's limit. The end of a trace says most.
 _MESSAGE_LIMIT = 2_000
 _TRACE_LIMIT = 4_000
+_TYPE_LIMIT = 200
 
 
 class DeadLettersOff(PipestreamError):
@@ -84,6 +87,8 @@ def dead_letter(
         FIRST_FAILED_AT: header(record.headers, FIRST_FAILED_AT) or failed_at,
         REPLAYS: header(record.headers, REPLAYS) or "0",
     }
+    if error_type := getattr(error, "error_type", ""):
+        reasons[ERROR_TYPE] = printable(error_type)[:_TYPE_LIMIT]
     if datasource_id:
         reasons[DATASOURCE] = datasource_id
     headers = (*original_headers(record.headers), *((name, text.encode()) for name, text in reasons.items()))

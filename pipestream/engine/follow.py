@@ -10,7 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipestream.engine.process import Emission, Services, fail, process_node
-from pipestream.errors import Concern, PipestreamError, TerminalError, TransientError
+from pipestream.errors import (
+    Concern,
+    ModuleDown,
+    PipestreamError,
+    StoreRefused,
+    StoreUnavailable,
+    TerminalError,
+    TimeBudgetSpent,
+    TransientError,
+)
 from pipestream.graph.flow import destination_of
 from pipestream.graph.model import DeadLetterPolicy, Graph, Node
 from pipestream.settings import Settings
@@ -53,17 +62,24 @@ def follow(
     services: Services,
     settings: Settings,
     sleep: Callable[[float], None] = time.sleep,
+    deadline: float | None = None,
 ) -> list[Emission]:
     """Process a stream at its node, and on through fused edges; return only what leaves the task.
 
     A stream that fails at one node becomes a dead letter (or goes to the error-end) of that node; what its
-    siblings made stays. Never raises for a document: that is what dead letters are for.
+    siblings made stays. Raises only where no document is to blame; then the stream has to be processed again as a
+    whole.
+
+    :param deadline: when the time budget of the stream ends, by ``time.monotonic``; None: it has none.
+    :raises ModuleDown: a module did not come back while its calls were held back.
+    :raises StoreUnavailable, StoreRefused: the store of blobs cannot be read.
+    :raises TimeBudgetSpent: the deadline has passed.
     """
     leaving: list[Emission] = []
     waiting = deque([stream])
     while waiting:
         current = waiting.popleft()
-        for emission in _process_with_retries(current, graph, services, settings, sleep):
+        for emission in _process_with_retries(current, graph, services, settings, sleep, deadline):
             if is_fused(emission, graph):
                 waiting.append(emission.stream)
             else:
@@ -77,14 +93,23 @@ def is_fused(emission: Emission, graph: Graph) -> bool:
 
 
 def _process_with_retries(
-    stream: PipeStream, graph: Graph, services: Services, settings: Settings, sleep: Callable[[float], None]
+    stream: PipeStream,
+    graph: Graph,
+    services: Services,
+    settings: Settings,
+    sleep: Callable[[float], None],
+    deadline: float | None,
 ) -> list[Emission]:
     policy = retry_policy(graph.node_by_id.get(stream.current_node_id), settings)
     started = services.now()
     for attempt in range(1, policy.max_attempts + 1):
         try:
-            return process_node(stream, graph, services, attempt)
+            return process_node(stream, graph, services, attempt, deadline)
+        except (ModuleDown, TimeBudgetSpent, StoreRefused):
+            raise
         except TransientError as error:
+            if attempt == policy.max_attempts and isinstance(error, StoreUnavailable):
+                raise
             if attempt == policy.max_attempts:
                 return [fail(stream, graph, error, attempt, services, started)]
             sleep(policy.pause_s(attempt, random.random()))  # noqa: S311 - jitter, not a secret

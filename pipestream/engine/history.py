@@ -131,7 +131,7 @@ def _technical_details(error: PipestreamError, attempts: int) -> str:
     """Return what a person who looks for the cause needs, as JSON."""
     reported = error if isinstance(error, ModuleFailed) else ModuleFailed("")
     technical: dict[str, Any] = {
-        "type": reported.error_type or type(error.__cause__ or error).__name__,
+        "type": getattr(error, "error_type", "") or type(error.__cause__ or error).__name__,
         "message": printable(error),
         "attempts": attempts,
         "traceback": printable(reported.trace or "".join(format_exception(error)))[-_TRACE_LIMIT:],

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pipestream.documents.references import key_of, stream_key
+from pipestream.engine.blobs import put_blobs_aside
 from pipestream.engine.dead_letter_record import DeadLettersOff, dead_letter
 from pipestream.engine.intake import Arrival, Entrance, decode_stream, enter_lane, settle_account
 from pipestream.engine.process import Emission, Outcome
@@ -42,8 +43,13 @@ def output_of(emission: Emission, graph: Graph) -> Output:
         ("pipestream.stream", stream.stream_id.encode()),
         ("pipestream.from", emission.node_id.encode()),
     )
+    # What a node could not process stays as it came.
+    node = graph.node_by_id.get(emission.node_id) if emission.error is None else None
+    blobs = put_blobs_aside(stream, node, graph) if node else {}
+    if _stays_inline(emission, graph):
+        return Output(OutputRecord(topic, key, stream.SerializeToString(deterministic=True), headers), blobs)
     value, objects = _by_reference(emission)
-    return Output(OutputRecord(topic, key, value, headers), objects)
+    return Output(OutputRecord(topic, key, value, headers), {**blobs, **objects})
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +148,20 @@ class DeadLetterWriter:
             )
         )
         return objects
+
+
+def _stays_inline(emission: Emission, graph: Graph) -> bool:
+    """Tell whether a document travels in the record, because its datasource says so and it is small enough.
+
+    Only between two nodes of the graph. What ends, fails or goes to another cluster is always stored: others read it.
+    """
+    stream, edge = emission.stream, emission.edge
+    if edge is None or edge.is_cross_cluster or not stream.HasField("document"):
+        return False
+    datasource = graph.datasource_by_id.get(stream.metadata.datasource_id)
+    if datasource is None or datasource.persistence.persist_pipedoc:
+        return False
+    return stream.document.ByteSize() <= datasource.persistence.max_inline_size_bytes
 
 
 def _by_reference(emission: Emission) -> tuple[bytes, Mapping[str, bytes]]:

@@ -12,9 +12,19 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
 
+from pipestream.engine.blobs import NO_BLOBS, BlobSource, hydrate, hydration_of, settle_blobs
 from pipestream.engine.graph_conditions import Conditions
 from pipestream.engine.history import record_failure, record_hop, this_instance
-from pipestream.errors import HopsExceeded, PipestreamError, RecordInvalid
+from pipestream.errors import (
+    HopsExceeded,
+    ModuleFailed,
+    ModuleUnavailable,
+    PipestreamError,
+    RecordInvalid,
+    StoreRefused,
+    StoreUnavailable,
+    TimeBudgetSpent,
+)
 from pipestream.graph.model import Edge, Graph, Node
 from pipestream.ids import derive_child_id
 from pipestream.modules.module import Answer, HopStatus, Module, ModuleContext
@@ -75,9 +85,15 @@ class Services:
     """Who processes, for the history."""
     now: Callable[[], float] = time.time
     meter: Meter = field(default_factory=NoMeter)
+    blobs: BlobSource = NO_BLOBS
+    """Where parsers' blobs come from."""
+    module_wait_s: float = 0.0
+    """How long a call is held back while its module is down."""
 
 
-def process_node(stream: PipeStream, graph: Graph, services: Services, attempt: int = 1) -> list[Emission]:
+def process_node(
+    stream: PipeStream, graph: Graph, services: Services, attempt: int = 1, deadline: float | None = None
+) -> list[Emission]:
     """Run a stream's current node and return where its documents go.
 
     0. A node that lives in a remote engine is processed there; nothing comes back.
@@ -85,6 +101,7 @@ def process_node(stream: PipeStream, graph: Graph, services: Services, attempt: 
     2. Pre-mappings, module, post-mappings. No document from the module: its route ends happily.
     3. Every document goes along every edge that matches it; where none does, its route ends happily.
 
+    :param deadline: when the time budget of the stream ends, by ``time.monotonic``; None: it has none.
     :raises TransientError: the same call may succeed later.
     :raises TerminalError: it never will; ``fail`` says where the stream goes then.
     """
@@ -97,12 +114,12 @@ def process_node(stream: PipeStream, graph: Graph, services: Services, attempt: 
         raise HopsExceeded(f"{stream.hop_count} hops, and graph {graph.graph_id} allows {graph.max_hops}")
 
     if node.engine:
-        timeout_s = node.timeout_s or services.module_timeout_s
+        timeout_s = _timeout_s(node, services, deadline)
         services.engine_of(node).process(stream, _idempotency_key(stream, node), timeout_s)
         return [Emission(Outcome.HANDED_OVER, stream, node.node_id)]
 
     started, begun = services.now(), time.perf_counter()
-    answer = _run_module(stream, node, graph, services, attempt)
+    answer = _run_module(stream, node, graph, services, attempt, deadline)
     done = record_hop(stream, node, graph, services, started, answer)
     status = "success"
     if node.is_end:
@@ -148,7 +165,9 @@ def fail(
     return Emission(outcome, failed, stream.current_node_id, graph.error_end, error=error, attempts=attempts)
 
 
-def _run_module(stream: PipeStream, node: Node, graph: Graph, services: Services, attempt: int) -> Answer:
+def _run_module(
+    stream: PipeStream, node: Node, graph: Graph, services: Services, attempt: int, deadline: float | None
+) -> Answer:
     document = stream.document
     if node.filters:
         activation = services.conditions.activation(stream, document)
@@ -165,9 +184,16 @@ def _run_module(stream: PipeStream, node: Node, graph: Graph, services: Services
         idempotency_key=_idempotency_key(stream, node),
         config=node.config,
         config_params=node.config_params,
-        timeout_s=node.timeout_s or services.module_timeout_s,
+        timeout_s=_timeout_s(node, services, deadline),
+        wait_s=services.module_wait_s,
+        deadline=deadline,
     )
-    answer = _call_module(document, context, node, graph, services)
+    rule = hydration_of(stream, node, graph)
+    hydrated = hydrate(
+        document, stream.metadata.account_id, rule, node, services.module_of(node), context, services.blobs
+    )
+    answer = _call_module(hydrated.document, context, node, graph, services)
+    answer = replace(answer, documents=settle_blobs(answer.documents, hydrated, rule))
     if not node.post_mappings:
         return answer
     mapped = [apply_mappings(node.post_mappings, stream, each, services.cel_engine) for each in answer.documents]
@@ -180,6 +206,11 @@ def _call_module(document: PipeDoc, context: ModuleContext, node: Node, graph: G
     try:
         with span(f"module {node.node_id}"):
             answered = services.module_of(node).process(document, context)
+    except (StoreUnavailable, StoreRefused) as raised:
+        # A store of the module's own. Only the store of blobs stops the documents behind this one.
+        kind = ModuleUnavailable if raised.transient else ModuleFailed
+        error = kind(str(raised), error_type=type(raised).__name__)
+        raise error from raised
     except PipestreamError as raised:
         error = raised
         raise
@@ -221,6 +252,16 @@ def _check_edge_hops(stream: PipeStream, edge: Edge) -> None:
 def _end_happily(stream: PipeStream, node: Node, graph: Graph) -> Emission:
     stream.current_node_id = graph.happy_end
     return Emission(Outcome.HAPPY_END, stream, node.node_id, graph.happy_end)
+
+
+def _timeout_s(node: Node, services: Services, deadline: float | None) -> float:
+    own = node.timeout_s or services.module_timeout_s
+    if deadline is None:
+        return own
+    left_s = deadline - time.monotonic()
+    if left_s <= 0:
+        raise TimeBudgetSpent(node.node_id)
+    return min(own, left_s)
 
 
 def _idempotency_key(stream: PipeStream, node: Node) -> str:

@@ -9,7 +9,8 @@ import grpc
 from pipestream.errors import ModuleFailed, ModuleUnavailable
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import ProcessNodeRequest
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import EngineV1ServiceStub
-from pipestream.modules.remote import IDEMPOTENCY_KEY, TRANSIENT_CODES
+from pipestream.modules.remote import IDEMPOTENCY_KEY
+from pipestream.modules.statuses import TRANSIENT_CODES
 from pipestream.rpc.channels import PLAIN_TEXT, open_channel
 from pipestream.rpc.security import ChannelSecurity, channel_security
 from pipestream.wire import PipeStream

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import lru_cache
 
+from pipestream.engine.blobs import BlobSource
 from pipestream.engine.graph_conditions import Conditions, compile_conditions
 from pipestream.engine.process import Services
-from pipestream.errors import GraphInvalid, Problem
+from pipestream.errors import DocumentMissing, GraphInvalid, Problem
 from pipestream.graph.proto import BuiltGraph
 from pipestream.modules.resolve import resolve_module
 from pipestream.modules.transports import EdgeTransport, open_transport
+from pipestream.objects.store import ObjectStore, open_store
 from pipestream.plugins import PluginContext
 from pipestream.settings import Settings
 from pipestream.telemetry.meter import PrometheusMeter
@@ -19,13 +22,16 @@ from pipestream.telemetry.tracing import flush_spans, setup_tracing
 
 
 @contextmanager
-def open_services(version: BuiltGraph, settings: Settings, node_ids: Iterable[str]) -> Iterator[Services]:
+def open_services(
+    version: BuiltGraph, settings: Settings, node_ids: Iterable[str], store: ObjectStore | None = None
+) -> Iterator[Services]:
     """Yield the services for a set of nodes, and close their modules at the end.
 
     Every module that may run is found now: one that cannot be found is a fault of the installation, and must
     stop the run before it makes a dead letter of every document.
 
     :param node_ids: for a drain, the node of its topic and those fused with it; for an engine, all that it serves.
+    :param store: where parsers' blobs are; the one of the settings unless given, opened when it is first needed.
     :raises GraphInvalid: a module or a transport cannot be found.
     """
     nodes = [version.graph.node_by_id[node_id] for node_id in node_ids]
@@ -49,7 +55,28 @@ def open_services(version: BuiltGraph, settings: Settings, node_ids: Iterable[st
             module_timeout_s=settings.module_timeout_s,
             graph_hash=version.digest,
             meter=PrometheusMeter(version.graph.graph_id),
+            blobs=BlobSource(store.get_many if store else stack.enter_context(closing(_LazyStore(settings))).get_many),
+            module_wait_s=settings.module_wait_s,
         )
+
+
+class _LazyStore:
+    """The store of the settings, opened by the first parser that has a blob by reference."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._store: ObjectStore | None = None
+        self._lock = threading.Lock()
+
+    def get_many(self, keys: Sequence[str]) -> Sequence[bytes | DocumentMissing]:
+        with self._lock:
+            if self._store is None:
+                self._store = open_store(self._settings.store_uri, self._settings)
+        return self._store.get_many(keys)
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
 
 
 def _open_transport(engine: str, context: PluginContext) -> EdgeTransport:

@@ -50,7 +50,7 @@ class CallableModule:
         except (Exception, SystemExit) as error:
             raise ModuleFailed(f"{self._spec}: {describe(error)}") from error
 
-    def profile(self) -> ModuleProfile:
+    def profile(self, context: ModuleContext | None = None) -> ModuleProfile:  # noqa: ARG002
         """Return what ``declare_module`` said about the function."""
         return declared_profile(self._function)
 

@@ -31,6 +31,8 @@ class ModuleContext:
     """How long this call may take: the node's timeout, or what is left of the stream's time budget if that is less."""
     wait_s: float = 0.0
     """How long the call may be held back before it begins, while the module is known to be down."""
+    deadline: float | None = None
+    """When the stream's time budget ends, by ``time.monotonic``; None: it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class ModuleProfile:
     name: str = ""
     version: str = ""
     description: str = ""
+    problem: str = ""
+    """What cannot be used of what it says."""
 
 
 class HopStatus(StrEnum):
@@ -90,16 +94,18 @@ class Module(Protocol):
 class ProfiledModule(Protocol):
     """A module that says more about itself. A module kind without this method has an empty profile."""
 
-    def profile(self) -> ModuleProfile:
+    def profile(self, context: ModuleContext | None = None) -> ModuleProfile:
         """Return what the module says about itself.
 
+        :param context: of the call that depends on it; None: it is asked outside of a call.
         :raises ModuleUnavailable: it could not be asked.
         """
 
 
-def profile_of(module: Module) -> ModuleProfile:
+def profile_of(module: Module, context: ModuleContext | None = None) -> ModuleProfile:
     """Return what a module says about itself; an empty profile if its kind has none.
 
+    :param context: of the call that depends on it; None: it is asked outside of a call.
     :raises ModuleUnavailable: it could not be asked.
     """
-    return module.profile() if isinstance(module, ProfiledModule) else ModuleProfile()
+    return module.profile(context) if isinstance(module, ProfiledModule) else ModuleProfile()

@@ -4,58 +4,62 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import grpc
 from google.protobuf import json_format
 
 from pipestream.errors import ModuleFailed, ModuleTimeout, ModuleUnavailable
 from pipestream.gen.ai.pipestream.data.module.v1 import module_service_pb2 as service
-from pipestream.gen.ai.pipestream.data.module.v1.module_service_pb2_grpc import PipeStepProcessorServiceStub
-from pipestream.modules.module import Answer, HopStatus
-from pipestream.rpc.channels import open_channel
+from pipestream.modules.connection import ConnectionLimits, SharedConnection
+from pipestream.modules.module import Answer, HopStatus, ModuleProfile
+from pipestream.modules.statuses import TRANSIENT_CODES, code_of_details, is_transient_code
+from pipestream.rpc.security import ChannelSecurity
 from pipestream.wire import ProcessDataRequest
 
 if TYPE_CHECKING:
+    from pipestream.modules.health import Health
     from pipestream.modules.module import ModuleContext
     from pipestream.wire import PipeDoc, ProcessDataResponse
+
+__all__ = ["ATTEMPT", "IDEMPOTENCY_KEY", "TRACE_ID", "TRANSIENT_CODES", "GrpcModule"]
 
 IDEMPOTENCY_KEY = "pipestream-idempotency-key"
 ATTEMPT = "pipestream-attempt"
 TRACE_ID = "pipestream-trace-id"
 
-TRANSIENT_CODES = {
-    grpc.StatusCode.ABORTED,
-    grpc.StatusCode.CANCELLED,
-    grpc.StatusCode.DEADLINE_EXCEEDED,
-    # The answer of a server with full queues. A message over gRPC's size limit gets it too, and costs a few attempts.
-    grpc.StatusCode.RESOURCE_EXHAUSTED,
-    grpc.StatusCode.UNAVAILABLE,
-}
-
 
 class GrpcModule:
     """Calls ``PipeStepProcessorService.ProcessData`` at ``target``, with ``context.timeout_s`` as deadline.
 
-    A crash may repeat a call, so it carries the idempotency key in its metadata.
+    A crash may repeat a call, so it carries the idempotency key in its metadata. What holds for all calls of a module
+    in a process (limit, breaker, health) is in ``connection.py``.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(
+        self, target: str, security: ChannelSecurity | None = None, limits: ConnectionLimits | None = None
+    ) -> None:
         self._target = target
-        self._channel = open_channel(target)
-        self._stub: Any = PipeStepProcessorServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._shared = SharedConnection(target, security, limits)
 
     def process(self, document: PipeDoc, context: ModuleContext) -> Answer:
         request = _request(document, context)
         metadata = [(IDEMPOTENCY_KEY, context.idempotency_key), (ATTEMPT, str(context.attempt))]
         if context.trace_id:
             metadata.append((TRACE_ID, context.trace_id))
-        try:
-            response = self._stub.ProcessData(request, timeout=context.timeout_s, metadata=metadata)
-        except grpc.RpcError as error:
-            raise self._translate(error, context) from None
+        stub = self._shared.connection.stub
+        response = self._shared.connection.call(
+            lambda timeout_s: stub.ProcessData(request, timeout=timeout_s, metadata=metadata), context
+        )
         return self._answer(document, response)
 
+    def profile(self, context: ModuleContext | None = None) -> ModuleProfile:
+        """Return what the service says about itself; see ``Connection.profile``."""
+        return self._shared.connection.profile(context)
+
+    def health(self) -> tuple[Health, str]:
+        """Ask the service how it is; return that, and why it did not answer."""
+        return self._shared.connection.health()
+
     def close(self) -> None:
-        self._channel.close()
+        self._shared.close()
 
     def _answer(self, document: PipeDoc, response: ProcessDataResponse) -> Answer:
         if response.outcome == service.PROCESSING_OUTCOME_FAILURE:
@@ -76,23 +80,20 @@ class GrpcModule:
             raise ModuleFailed(f"grpc:{self._target} answered with neither an outcome nor a document")
         return Answer(documents)
 
-    def _failure(self, response: ProcessDataResponse) -> ModuleFailed:
+    def _failure(self, response: ProcessDataResponse) -> ModuleFailed | ModuleUnavailable:
         details = _details(response)
+        message = f"grpc:{self._target}: {_reason(response)}"
+        code = code_of_details(details)
+        if is_transient_code(code):
+            kind = ModuleTimeout if code == "TIMEOUT" else ModuleUnavailable
+            return kind(message, error_type=code)
         return ModuleFailed(
-            f"grpc:{self._target}: {_reason(response)}",
-            error_type=str(details.pop("type", "")),
+            message,
+            error_type=str(details.pop("type", "")) or code,
             trace=str(details.pop("traceback", "")),
             details=details,
             log_entries=list(response.log_entries),
         )
-
-    def _translate(self, error: grpc.RpcError, context: ModuleContext) -> ModuleFailed | ModuleUnavailable:
-        code = error.code()
-        details = (error.details() or "")[:500]
-        if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return ModuleTimeout(f"grpc:{self._target} took longer than {context.timeout_s:g} s")
-        message = f"grpc:{self._target}: {code.name}: {details}"
-        return ModuleUnavailable(message) if code in TRANSIENT_CODES else ModuleFailed(message, error_type=code.name)
 
 
 def _request(document: PipeDoc, context: ModuleContext) -> ProcessDataRequest:

@@ -101,11 +101,12 @@ def open_python(target: str, _context: PluginContext) -> Module:
     return CallableModule(_import(target), f"python:{target}")
 
 
-def open_grpc(target: str, _context: PluginContext) -> Module:
+def open_grpc(target: str, context: PluginContext) -> Module:
     """Return the module that calls a gRPC service, which is reached at the first document."""
+    from pipestream.modules.connection import module_limits, module_security
     from pipestream.modules.remote import GrpcModule
 
-    return GrpcModule(target)
+    return GrpcModule(target, module_security(context.settings), module_limits(context.settings))
 
 
 def open_unix(target: str, _context: PluginContext) -> Module:

@@ -15,16 +15,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from grpc_health.v1.health import HealthServicer
+from grpc_health.v1.health_pb2 import HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
 from pipestream.errors import ModuleUnavailable
 from pipestream.gen.ai.pipestream.data.module.v1 import module_service_pb2_grpc as service
+from pipestream.gen.ai.pipestream.data.module.v1.module_service_pb2 import (
+    PROCESSING_OUTCOME_SUCCESS,
+    GetServiceRegistrationResponse,
+)
 from pipestream.rpc.channels import CHANNEL_OPTIONS
+from pipestream.wire import ProcessDataResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pipestream.modules.module import ModuleContext
-    from pipestream.wire import PipeDoc, ProcessDataRequest, ProcessDataResponse
+    from pipestream.wire import PipeDoc, ProcessDataRequest
 
 
 def passing(document: PipeDoc, context: ModuleContext) -> PipeDoc:
@@ -99,22 +107,64 @@ def fanning_out(document: PipeDoc, context: ModuleContext) -> Iterator[PipeDoc]:
 
 
 class GrpcModuleServer:
-    """A module served by gRPC, answering with ``handler``; a context manager. Port 0 means a free one."""
+    """A module served by gRPC, answering with ``handler``; a context manager. Port 0 means a free one.
+
+    Without ``capabilities`` and ``schema`` it has no registration. With ``health`` it has gRPC's health service, whose
+    state ``set_health`` changes.
+    """
 
     def __init__(
         self,
         handler: Callable[[ProcessDataRequest, grpc.ServicerContext], ProcessDataResponse],
         port: int = 0,
+        *,
+        capabilities: Sequence[int] | None = None,
+        schema: str | None = None,
+        health: bool = False,
+        credentials: grpc.ServerCredentials | None = None,
     ) -> None:
+        self.capabilities = capabilities
+        self.schema = schema
+        self.registrations = 0
+        outer = self
+
         class Servicer(service.PipeStepProcessorServiceServicer):
             def ProcessData(self, request: Any, context: Any) -> Any:  # noqa: N802 - gRPC's name
                 return handler(request, context)
 
-        self._pool = ThreadPoolExecutor(4, thread_name_prefix="module-server")
-        self._server = grpc.server(self._pool, options=CHANNEL_OPTIONS)
+            def GetServiceRegistration(self, request: Any, context: Any) -> Any:  # noqa: N802 - gRPC's
+                return outer._register(context)
+
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="module-server")
+        self._server = grpc.server(self._pool, options=[*CHANNEL_OPTIONS, ("grpc.so_reuseport", 0)])
         service.add_PipeStepProcessorServiceServicer_to_server(Servicer(), self._server)  # type: ignore[no-untyped-call]
-        self.port: int = self._server.add_insecure_port(f"127.0.0.1:{port}")
+        self._health = HealthServicer() if health else None
+        if self._health is not None:
+            add_HealthServicer_to_server(self._health, self._server)
+        address = f"127.0.0.1:{port}"
+        if credentials is None:
+            self.port: int = self._server.add_insecure_port(address)
+        else:
+            self.port = self._server.add_secure_port(address, credentials)
         self.spec = f"grpc:127.0.0.1:{self.port}"
+
+    @staticmethod
+    def answer(document: PipeDoc) -> ProcessDataResponse:
+        """Return the answer of a module that succeeded with this document."""
+        return ProcessDataResponse(outcome=PROCESSING_OUTCOME_SUCCESS, output_doc=document)
+
+    def set_health(self, is_serving: bool) -> None:
+        assert self._health is not None
+        status = HealthCheckResponse.SERVING if is_serving else HealthCheckResponse.NOT_SERVING
+        self._health.set("", status)
+
+    def _register(self, context: Any) -> Any:
+        if self.capabilities is None and self.schema is None:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "no registration")
+        self.registrations += 1
+        answer = GetServiceRegistrationResponse(module_name="parser", version="1.2.3", json_config_schema=self.schema)
+        answer.capabilities.types.extend(self.capabilities or ())
+        return answer
 
     def __enter__(self) -> GrpcModuleServer:
         self._server.start()

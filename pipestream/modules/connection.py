@@ -1,0 +1,228 @@
+"""The one connection of a process to a gRPC module, shared by everything in the process that calls the module.
+
+Shared are the channel, the limit of concurrent calls, the circuit breaker, the health watch and what the module said
+about itself. An engine with many graphs, or a process with many drains, so treats a module as one thing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import grpc
+
+from pipestream.errors import ModuleUnavailable, TimeBudgetSpent
+from pipestream.gen.ai.pipestream.data.module.v1.module_service_pb2_grpc import PipeStepProcessorServiceStub
+from pipestream.modules.breaker import CircuitBreaker
+from pipestream.modules.health import Health, HealthWatch, check_health
+from pipestream.modules.module import ModuleContext, ModuleProfile
+from pipestream.modules.registration import ask_registration
+from pipestream.modules.statuses import NOT_THROUGH, error_of_status
+from pipestream.rpc.channels import open_channel
+from pipestream.rpc.security import ChannelSecurity
+from pipestream.settings import Settings
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """How a module is called."""
+
+    concurrency: int = 16
+    breaker_failures: int = 2
+    breaker_pause_s: float = 0.5
+    answer_s: float = 5.0
+
+
+class Connection:
+    """A connection to the module at ``target``. Safe for several threads."""
+
+    def __init__(self, target: str, security: ChannelSecurity, limits: ConnectionLimits) -> None:
+        self.name = f"grpc:{target}"
+        self._limits = limits
+        self._channel = open_channel(target, security)
+        self.stub: Any = PipeStepProcessorServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._slots = threading.BoundedSemaphore(limits.concurrency)
+        self._breaker = CircuitBreaker(self.name, limits.breaker_failures, limits.breaker_pause_s, self._probe)
+        self._watch = HealthWatch(self._channel, self.name, self._health_changed)
+        self._watch_lock = threading.Lock()
+        self._is_watched = False
+        self._profile: ModuleProfile | None = None
+        self._profile_lock = threading.Lock()
+
+    def close(self) -> None:
+        with self._watch_lock:
+            self._is_watched = True  # so that it is not started any more
+            self._watch.close()
+        self._channel.close()
+
+    def call(self, make: Callable[[float], _Answer], context: ModuleContext) -> _Answer:
+        """Make a call and return its answer.
+
+        1. Wait while the module is down: ``context.wait_s`` at most, and no longer than the stream's time budget.
+        2. Wait for one of the module's slots, within the timeout.
+        3. Call, with what is left of the timeout and of the budget, and tell the breaker how it went.
+
+        :param make: makes the call, with this timeout in seconds.
+        :raises ModuleDown: the module did not come back.
+        :raises ModuleUnavailable: the call may succeed later.
+        :raises ModuleFailed: it never will.
+        :raises TimeBudgetSpent: the stream's time is over.
+        """
+        self._await_module(context)
+        timeout_s = min(context.timeout_s, _left_s(context))
+        begun = time.monotonic()
+        if not self._slots.acquire(timeout=timeout_s):
+            raise ModuleUnavailable(
+                f"{self.name}: {self._limits.concurrency} other calls of this process did not end within "
+                f"{timeout_s:g} s; see the setting module_concurrency",
+                error_type="RESOURCE_EXHAUSTED",
+            )
+        try:
+            return self._call(make, max(timeout_s - (time.monotonic() - begun), 0.001), timeout_s)
+        finally:
+            self._slots.release()
+
+    def profile(self, context: ModuleContext | None = None) -> ModuleProfile:
+        """Return what the module says about itself. It is asked once, and again after the connection was lost.
+
+        :param context: of the call that depends on it, which waits while the module is down; None: nothing waits.
+        :raises ModuleDown: the module did not come back.
+        :raises ModuleUnavailable: it did not answer.
+        :raises ModuleFailed: it answered with an error.
+        """
+        with self._profile_lock:
+            known = self._profile
+        if known is not None:
+            return known
+        if context is not None:
+            self._await_module(context)
+        answer_s = self._limits.answer_s
+        asked = self._call(lambda timeout_s: ask_registration(self.stub, timeout_s), answer_s, answer_s)
+        with self._profile_lock:
+            self._profile = asked
+        return asked
+
+    def health(self) -> tuple[Health, str]:
+        """Ask the module how it is now; return that, and why it did not answer."""
+        return check_health(self._channel, self._limits.answer_s)
+
+    @property
+    def held_back(self) -> str:
+        """Why calls are held back; empty: they are not."""
+        return self._breaker.reason
+
+    def _call(self, make: Callable[[float], _Answer], timeout_s: float, allowed_s: float) -> _Answer:
+        """Call, and tell the breaker how it went. ``allowed_s`` is the timeout as people know it."""
+        try:
+            answer = make(timeout_s)
+        except grpc.RpcError as error:
+            translated = error_of_status(error, self.name, allowed_s)
+            if error.code() in NOT_THROUGH:
+                self._forget_profile()
+                self._breaker.failed(str(translated))
+            else:
+                self._breaker.got_through()
+            raise translated from None
+        self._breaker.got_through()
+        return answer
+
+    def _await_module(self, context: ModuleContext) -> None:
+        self._start_watch()
+        self._breaker.admit(min(context.wait_s, _left_s(context)))
+
+    def _probe(self) -> str:
+        health, reason = self.health()
+        self._forget_profile()
+        if health in (Health.SERVING, Health.UNWATCHED):
+            return ""
+        return reason or f"it says that it is {health}"
+
+    def _health_changed(self, before: Health, now: Health) -> None:
+        if now is Health.NOT_SERVING:
+            self._breaker.trip("it says that it is not serving")
+        if before is not Health.UNKNOWN:
+            self._forget_profile()
+
+    def _forget_profile(self) -> None:
+        with self._profile_lock:
+            self._profile = None
+
+    def _start_watch(self) -> None:
+        if self._is_watched:
+            return
+        with self._watch_lock:
+            if not self._is_watched:
+                self._is_watched = True
+                self._watch.start()
+
+
+def _left_s(context: ModuleContext) -> float:
+    if context.deadline is None:
+        return float("inf")
+    left_s = context.deadline - time.monotonic()
+    if left_s <= 0:
+        raise TimeBudgetSpent(context.node_id)
+    return left_s
+
+
+@dataclass(slots=True)
+class _Shared:
+    connection: Connection
+    users: int = 0
+
+
+# By process, since a forked child cannot use the connections of its parent.
+_open: dict[tuple[int, str, ChannelSecurity, ConnectionLimits], _Shared] = {}
+_lock = threading.Lock()
+
+
+class SharedConnection:
+    """A share in the connection of this process to a module. The last one that is closed closes the connection."""
+
+    def __init__(
+        self, target: str, security: ChannelSecurity | None = None, limits: ConnectionLimits | None = None
+    ) -> None:
+        self._key = (os.getpid(), target, security or ChannelSecurity(), limits or ConnectionLimits())
+        self._is_closed = False
+        with _lock:
+            shared = _open.get(self._key)
+            if shared is None:
+                shared = _open[self._key] = _Shared(Connection(*self._key[1:]))
+            shared.users += 1
+        self.connection = shared.connection
+
+    def close(self) -> None:
+        with _lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            shared = _open[self._key]
+            shared.users -= 1
+            if shared.users:
+                return
+            del _open[self._key]
+        shared.connection.close()
+
+
+def module_security(settings: Settings) -> ChannelSecurity:
+    """Return how the modules of this installation are reached. They do not get the token of our own servers."""
+    token = settings.module_token.get_secret_value() if settings.module_token else ""
+    return ChannelSecurity(
+        settings.module_ca_file, settings.module_client_cert_file, settings.module_client_key_file, token
+    )
+
+
+def module_limits(settings: Settings) -> ConnectionLimits:
+    """Return how the modules of this installation are called."""
+    return ConnectionLimits(
+        settings.module_concurrency,
+        settings.module_breaker_failures,
+        settings.module_breaker_pause_s,
+        settings.module_answer_s,
+    )
