@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 TRANSACTION_TIMEOUT_S = 60.0
 
 
+_CONNECT_S = 0.05
+
 Client = TypeVar("Client", AdminClient, Consumer, Producer)
 
 
@@ -140,6 +142,8 @@ def start_producer(
 ) -> Producer:
     """Return a producer that has fenced every earlier one of its id and aborted what that one left open."""
     producer = transactional_producer(settings, transactional_id, transaction_timeout_s)
+    # Before the client is connected, it looks for the transaction's coordinator only every half second.
+    producer.poll(_CONNECT_S)
     with explain_errors(settings, topic):
         producer.init_transactions(settings.kafka_timeout_s)
     return producer
