@@ -23,11 +23,11 @@ def samples(
         typer.Argument(help="The folder to write to; unless given, the folder of the sample graph's connector."),
     ] = None,
     # The least that holds one of each kind and the broken ones; a test compares it with the generator's own.
-    count: Annotated[int, typer.Option(min=13, max=1_000_000, help="How many documents.")] = 240,
+    count: Annotated[int, typer.Option(min=19, max=1_000_000, help="How many documents.")] = 240,
     seed: Annotated[int, typer.Option(help="The same seed writes the same documents; another seed writes others.")] = 7,
     json: JsonOption = False,
 ) -> None:
-    """Write sample documents of six kinds into a folder, seven broken ones among them.
+    """Write sample documents of nine kinds into a folder, ten broken ones among them.
 
     The broken ones become dead letters in the sample graph. Files of the same names are overwritten, others stay.
     """

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+from pipestream.samples.files import excel_file, pdf_file, word_file
 from pipestream.samples.prose import GOODS, LANGUAGES, PEOPLE, PLACES, heading, paragraph, sentence
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class SampleReport:
 
 
 def write_sample_documents(folder: Path, count: int = 240, seed: int = 7) -> SampleReport:
-    """Write ``count`` small documents of six kinds into ``folder``, the broken ones among them.
+    """Write ``count`` small documents of nine kinds into ``folder``, the broken ones among them.
 
     Each file in ``broken/`` is broken in a different way, so that it becomes a dead letter in the sample graph.
     Existing files with the same names are overwritten; others stay.
@@ -145,6 +146,28 @@ def _email(rng: Random) -> bytes:
     return head.replace("ö", "oe").encode("ascii") + b"\r\n" + body.encode()
 
 
+def _pdf(rng: Random) -> bytes:
+    language = rng.choice(LANGUAGES)
+    paragraphs = [paragraph(rng, language) for _ in range(rng.randint(2, 12))]
+    return pdf_file(heading(rng), rng.choice(PEOPLE), paragraphs)
+
+
+def _word(rng: Random) -> bytes:
+    language = rng.choice(LANGUAGES)
+    rows = [["goods", "pieces"], *([rng.choice(GOODS), str(rng.randint(1, 500))] for _ in range(rng.randint(2, 5)))]
+    return word_file(heading(rng), rng.choice(PEOPLE), [paragraph(rng, language) for _ in range(3)], rows)
+
+
+def _excel(rng: Random) -> bytes:
+    sheets: dict[str, list[list[str | float]]] = {}
+    for place in rng.sample(PLACES, 2):
+        sheets[place] = [["goods", "pieces", "price_eur", "remark"]]
+        for _ in range(rng.randint(3, 12)):
+            pieces, price = rng.randint(1, 500), rng.randint(500, 90_000) / 100
+            sheets[place].append([rng.choice(GOODS), pieces, price, sentence(rng, LANGUAGES[0])])
+    return excel_file(heading(rng), rng.choice(PEOPLE), sheets)
+
+
 _KINDS: Mapping[str, Callable[[Random], bytes]] = {
     "html": _html,
     "csv": _csv,
@@ -152,7 +175,12 @@ _KINDS: Mapping[str, Callable[[Random], bytes]] = {
     "md": _markdown,
     "txt": _text,
     "eml": _email,
+    "pdf": _pdf,
+    "docx": _word,
+    "xlsx": _excel,
 }
+# The container in which Word wraps a file that has a password.
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _BROKEN: Mapping[str, bytes] = {
     "cut-off.json": b'{"title": "Report from Cork", "readings": [{"place": "Graz", "celsius": 2',
     "nested-too-deep.json": b"[" * 100_000 + b"]" * 100_000,
@@ -161,6 +189,9 @@ _BROKEN: Mapping[str, bytes] = {
     "zero-bytes.md": b"# Notice\n\nThe end of this file was lost.\n" + bytes(64),
     "no-headers.eml": b"Hello,\r\n\r\nthis message lost its headers on the way.\r\n",
     "empty.html": b"",
+    "cut-off.pdf": pdf_file("Report from Graz", "Ann Lee", ["The second half of this file was lost."])[:300],
+    "with-password.docx": _OLE + bytes(504) + "EncryptedPackage".encode("utf-16-le") + bytes(512),
+    "not-a-workbook.xlsx": word_file("Letter", "Ann Lee", ["This is a letter that was saved under a wrong name."]),
 }
 LEAST = len(_BROKEN) + len(_KINDS)
 """One of each kind, and the broken ones."""

@@ -91,8 +91,15 @@ def test_the_sample_graph_is_drained_in_its_order():
         "drain_intake_sample-files": set(),
         "drain_parse-markup": {"drain_intake_sample-files"},
         "drain_parse-data": {"drain_intake_sample-files"},
+        "drain_parse-office": {"drain_intake_sample-files"},
         "drain_parse-text": set(),
-        "drain_enrich": {"drain_intake_sample-files", "drain_parse-markup", "drain_parse-data", "drain_parse-text"},
+        "drain_enrich": {
+            "drain_intake_sample-files",
+            "drain_parse-markup",
+            "drain_parse-data",
+            "drain_parse-office",
+            "drain_parse-text",
+        },
     }
 
 

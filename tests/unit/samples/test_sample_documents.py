@@ -9,7 +9,7 @@ from pipestream.engine.graph_conditions import compile_conditions
 from pipestream.errors import ModuleFailed
 from pipestream.graph.load import load_graph
 from pipestream.graph.model import Transport
-from pipestream.modules.module import ModuleContext
+from pipestream.modules.module import Answer, ModuleContext
 from pipestream.modules.resolve import resolve_module
 from pipestream.samples.generate import write_sample_documents
 from pipestream.wire import PipeStream
@@ -59,19 +59,21 @@ def test_the_report_says_what_was_written(tmp_path):
     report = write_sample_documents(tmp_path, count=50)
 
     assert len(contents(tmp_path)) == report.documents == sum(report.by_kind.values()) == 50
-    assert sum(name.startswith("broken/") for name in contents(tmp_path)) == report.broken == 7
+    assert sum(name.startswith("broken/") for name in contents(tmp_path)) == report.broken == 10
 
 
-def test_there_are_hundreds_of_different_documents_of_six_kinds(folder):
+def test_there_are_hundreds_of_different_documents_of_nine_kinds(folder):
     files = contents(folder)
 
     assert len({data for data, _ in files.values()}) == len(files) == 240
-    assert {name.rpartition(".")[2] for name in files} == {"html", "csv", "json", "md", "txt", "eml"}
+    assert {name.rpartition(".")[2] for name in files} == {
+        *("html", "csv", "json", "md", "txt", "eml", "pdf", "docx", "xlsx")
+    }
 
 
 def test_a_count_without_room_for_every_kind_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="count must be at least 13, not 12"):
-        write_sample_documents(tmp_path, count=12)
+    with pytest.raises(ValueError, match="count must be at least 19, not 18"):
+        write_sample_documents(tmp_path, count=18)
 
 
 def carry(graph, conditions, document):
@@ -81,7 +83,8 @@ def carry(graph, conditions, document):
         node = graph.node_by_id[node_id]
         path.append(node_id)
         context = ModuleContext("sample", node_id, "s", config=node.config)
-        (document,) = resolve_module(node.module).process(document, context)
+        answered = resolve_module(node.module).process(document, context)
+        (document,) = answered.documents if isinstance(answered, Answer) else answered
         matching = conditions.matching_edges(node_id, conditions.activation(PipeStream(), document))
         if not matching:
             return document, path
@@ -100,7 +103,9 @@ def test_every_good_document_takes_exactly_one_way_through_the_sample_graph(grap
             assert enriched.search_metadata.language in {"en", "de", "fr", "es"}
             assert enriched.search_metadata.keywords.keyword
 
-    assert ways == {("triage", parse, "enrich") for parse in ("parse-markup", "parse-data", "parse-text")}
+    assert ways == {
+        ("triage", parse, "enrich") for parse in ("parse-markup", "parse-data", "parse-office", "parse-text")
+    }
 
 
 def test_every_broken_document_fails_for_a_reason_of_its_own(graph, conditions, folder):
@@ -110,7 +115,7 @@ def test_every_broken_document_fails_for_a_reason_of_its_own(graph, conditions, 
             carry(graph, conditions, document)
         reasons[document.search_metadata.source_path] = str(caught.value)
 
-    assert len(set(reasons.values())) == len(reasons) == 7
+    assert len(set(reasons.values())) == len(reasons) == 10
 
 
 def test_the_sample_graph_shows_kafka_and_fused_edges(graph):
