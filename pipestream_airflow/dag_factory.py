@@ -155,7 +155,7 @@ def build_dag(graph: Graph, file: Path, settings: Settings) -> DAG:
         default_args=TASK_DEFAULTS,
     )
     tasks = [
-        _drain_task(dag, file, step, task_id)
+        _drain_task(dag, file, step, task_id, settings)
         for step, task_id in zip(steps, task_ids(steps, graph.cluster_id), strict=True)
     ]
     for task, step in zip(tasks, steps, strict=True):
@@ -236,12 +236,13 @@ def _task_id(step: DrainStep, cluster_id: str) -> str:
     return f"drain_{name}" + (f"__pass{step.pass_number}" if step.pass_number > 1 else "")
 
 
-def _drain_task(dag: DAG, file: Path, step: DrainStep, task_id: str) -> DrainOperator:
+def _drain_task(dag: DAG, file: Path, step: DrainStep, task_id: str, settings: Settings) -> DrainOperator:
     return DrainOperator(
         dag=dag,
         task_id=task_id,
         topic=step.topic,
         graph_file=str(file),
+        consul_conn_id=settings.consul_conn_id,
         pool=POOL,
         # Airflow starts several runs of a backfill at once, next to the scheduled ones. Behind intake they share a
         # lane: each waits for its turn. Without that, it would be skipped because another run has the lease.

@@ -7,6 +7,7 @@ import re
 import sys
 import tempfile
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -24,8 +25,9 @@ from pipestream.drain.report import EMPTY, SKIPPED, DrainFailure, read_outcome
 from pipestream.drain.request import DrainRequest
 from pipestream.errors import TerminalError
 from pipestream.graph.load import load_graph
-from pipestream.settings import load_settings
 from pipestream.topic_names import is_intake
+from pipestream_airflow.consul_hook import lease_settings
+from pipestream_airflow.drain_links import SparkUiLink
 from pipestream_airflow.run_params import RunParams
 from pipestream_airflow.submit_hook import DrainSubmitHook
 
@@ -52,7 +54,8 @@ _SPARK_OPTIONS = (
 """Parameters that are passed on to spark-submit as they are."""
 LEASE_PAUSE = timedelta(seconds=30)
 """How long a backfill waits before it asks again for a lease that another run holds."""
-
+SPARK_UI = re.compile(r"Spark UI at (https?://\S+)")
+"""How ``pipestream_spark/runner.py`` says where Spark's pages are."""
 
 Number = TypeVar("Number", int, float)
 
@@ -71,6 +74,7 @@ class DrainOperator(BaseOperator):
     :param topic: the topic to drain. (templated)
     :param graph_file: path of the graph's file, which the job reads again. (templated)
     :param conn_id: the Spark connection, which says where the master is.
+    :param consul_conn_id: the connection that says where Consul is; None: the settings say it.
     :param conf: Spark configuration properties. (templated)
     :param files: files for the working folder of each executor, separated by commas. (templated)
     :param py_files: Python files, ``.zip`` or ``.egg``, for driver and executors, separated by commas. (templated)
@@ -96,6 +100,7 @@ class DrainOperator(BaseOperator):
         "properties_file",
     )
     ui_color = "#dbeafe"
+    operator_extra_links = (SparkUiLink(),)
 
     def __init__(
         self,
@@ -103,6 +108,7 @@ class DrainOperator(BaseOperator):
         topic: str,
         graph_file: str,
         conn_id: str = "spark_default",
+        consul_conn_id: str | None = None,
         conf: dict[str, str] | None = None,
         files: str | None = None,
         py_files: str | None = None,
@@ -121,6 +127,7 @@ class DrainOperator(BaseOperator):
         self.topic = topic
         self.graph_file = graph_file
         self.conn_id = conn_id
+        self.consul_conn_id = consul_conn_id
         self.conf = conf
         self.files = files
         self.py_files = py_files
@@ -136,6 +143,8 @@ class DrainOperator(BaseOperator):
         self.stop_timeout_s = stop_timeout_s
         self._hook: DrainSubmitHook | None = None
         self._is_killed = False
+        self.spark_ui = ""
+        """Where Spark's pages about the job of this try are, once the job has said so."""
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:
@@ -151,7 +160,7 @@ class DrainOperator(BaseOperator):
             # A new hook for every try: `airflow dags test` retries on the same operator object.
             self._hook = self.make_hook(job_arguments(request, Path(self.graph_file), outcome_file))
             try:
-                self._hook.submit(job)
+                self._hook.submit(job, on_line=partial(self._find_spark_ui, context))
             except AirflowException as error:
                 _explain_failure(outcome_file, error)
                 raise
@@ -164,6 +173,7 @@ class DrainOperator(BaseOperator):
             name=f"pipestream {self.topic}",
             application_args=arguments,
             env_vars=submit_environment(),
+            secret_vars=lease_settings(self.consul_conn_id)[1],
             **{name: getattr(self, name) for name in _SPARK_OPTIONS},
         )
 
@@ -203,8 +213,15 @@ class DrainOperator(BaseOperator):
         return params.backfill(run.run_type, interval, run.run_after)
 
     def _skip_if_pointless(self, request: DrainRequest) -> None:
-        if reason := find_reason_to_skip(load_settings(), request):
+        settings, _ = lease_settings(self.consul_conn_id)
+        if reason := find_reason_to_skip(settings, request):
             raise AirflowSkipException(reason)
+
+    def _find_spark_ui(self, context: Context, line: str) -> None:
+        """Offer the link to Spark's pages while the job runs, because they end with it."""
+        if found := SPARK_UI.search(line):
+            self.spark_ui = found[1]
+            context["ti"].xcom_push(key=SparkUiLink().xcom_key, value=self.spark_ui)
 
     def _come_back_later(self, reason: str) -> NoReturn:
         """Free the task's slot for a while. A backfill is not skipped: no later run would cover its interval."""

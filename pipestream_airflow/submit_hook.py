@@ -12,7 +12,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 # The provider's hook starts spark-submit and can only kill it. A drain holds leases, so it must be asked to stop.
 # This hook starts the process itself. From its parent it uses only the code that builds the command line.
@@ -23,22 +23,32 @@ class DrainSubmitHook(SparkSubmitHook):
 
     :param conn_id: the Spark connection. If it is missing, this hook fails; the provider's hook would submit to YARN.
     :param env_vars: variables for spark-submit in addition to those of this process.
+    :param secret_vars: more variables, which the provider's hook must not see: for some masters it would write them on
+        the command line.
     :param options: any other parameter of ``SparkSubmitHook``.
     """
 
-    def __init__(self, *, conn_id: str, env_vars: Mapping[str, str], **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        conn_id: str,
+        env_vars: Mapping[str, str],
+        secret_vars: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
         _require_connection(conn_id)
         super().__init__(conn_id=conn_id, env_vars=dict(env_vars), deploy_mode="client", **options)
-        self._variables = dict(env_vars)
+        self._variables = {**env_vars, **(secret_vars or {})}
         self._process: subprocess.Popen[str] | None = None
         # Re-entrant: Airflow calls on_kill from a signal handler, which may interrupt this very thread.
         self._guard = threading.RLock()
         self._is_stopped = False
 
-    def submit(self, application: str = "", **kwargs: Any) -> None:
+    def submit(self, application: str = "", *, on_line: Callable[[str], None] | None = None, **kwargs: Any) -> None:
         """Run a job to its end, with its output in the task's log.
 
         :param application: the job's file.
+        :param on_line: called with every line of the output.
         :param kwargs: more arguments for ``subprocess.Popen``.
         :raises AirflowException: it ended with an exit code other than 0, or was stopped before it began.
         """
@@ -59,6 +69,8 @@ class DrainSubmitHook(SparkSubmitHook):
         with process:
             for line in process.stdout or ():
                 self.log.info("%s", line.rstrip())
+                if on_line is not None:
+                    on_line(line)
         if process.returncode:
             raise AirflowException(f"spark-submit failed. Error code is: {process.returncode}; its log is above")
 

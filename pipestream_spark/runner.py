@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import threading
@@ -19,6 +20,8 @@ from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.errors import LeaseLost, SettingsInvalid, TasksFailed
 from pipestream.settings import CONFIG_VARIABLE, config_file, load_settings
 from pipestream_spark.session import session_builder
+
+log = logging.getLogger(__name__)
 
 _ANSWER = pa.schema([pa.field("outcome", pa.string())])
 
@@ -91,7 +94,10 @@ class SparkRunner:
         builder = builder.config("spark.scheduler.mode", "FAIR")
         for name, value in executor_environment().items():
             builder = builder.config(f"spark.executorEnv.{name}", value)
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+        if url := session.sparkContext.uiWebUrl:
+            log.info("Spark UI at %s", url)  # the drain operator makes a link of this line
+        return session
 
     def close(self) -> None:
         """Stop the session, if it was started."""

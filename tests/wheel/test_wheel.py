@@ -37,7 +37,13 @@ def table(*arguments):
     return json.loads(text[text.index("[{"):])
 
 tell("db", "migrate")
-asked = {"providers": ["providers", "list"], "plugins": ["plugins"], "dags": ["dags", "list", "--local"]}
+asked = {
+    "providers": ["providers", "list"],
+    "plugins": ["plugins"],
+    "dags": ["dags", "list", "--local"],
+    "hooks": ["providers", "hooks"],
+    "links": ["providers", "links"],
+}
 print(json.dumps({name: table(*arguments) for name, arguments in asked.items()}))
 """
 
@@ -92,3 +98,6 @@ def test_airflow_shows_provider_plugin_and_the_dag_of_a_three_line_file(run):
     assert providers["pipestream-airflow"] == version("pipestream-airflow")
     assert [plugin["name"] for plugin in tables["plugins"] if plugin["name"] == "pipestream"] == ["pipestream"]
     assert [dag["dag_id"] for dag in tables["dags"]] == ["pipestream_letters"]
+    (consul,) = [hook for hook in tables["hooks"] if hook["package_name"] == "pipestream-airflow"]
+    assert (consul["connection_type"], consul["class"]) == ("consul", "pipestream_airflow.consul_hook.ConsulHook")
+    assert "pipestream_airflow.drain_links.SparkUiLink" in [link["extra_link_class_name"] for link in tables["links"]]

@@ -19,6 +19,7 @@ import json, os, pathlib, signal, sys, time
 folder = pathlib.Path({folder!r})
 (folder / "call.json").write_text(json.dumps({{"arguments": sys.argv[1:], "environment": dict(os.environ)}}))
 told = json.loads((folder / "told.json").read_text())
+print(told["says"], flush=True)
 if told["outcome"] is not None:
     pathlib.Path(sys.argv[sys.argv.index("--outcome") + 1]).write_text(json.dumps(told["outcome"]))
 if told["hang"]:
@@ -44,8 +45,9 @@ class FakeSpark:
         program.chmod(0o755)
         self.tell(DRAINED)
 
-    def tell(self, outcome: object = None, exit_code: int = 0, hang: str = "") -> None:
-        (self.folder / "told.json").write_text(json.dumps({"outcome": outcome, "exit_code": exit_code, "hang": hang}))
+    def tell(self, outcome: object = None, exit_code: int = 0, hang: str = "", says: str = "") -> None:
+        told = {"outcome": outcome, "exit_code": exit_code, "hang": hang, "says": says}
+        (self.folder / "told.json").write_text(json.dumps(told))
 
     @property
     def was_called(self) -> bool:
