@@ -15,12 +15,13 @@ from dataclasses import replace
 from zlib import crc32
 
 from pipestream import faults
-from pipestream.drain.check import await_topic, refuse
+from pipestream.drain.check import refuse
 from pipestream.drain.range_task import Runner
 from pipestream.drain.report import DRAINED, SKIPPED, DrainReport, join_reports
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.side_by_side import run_side_by_side
 from pipestream.drain.slot_run import SlotRun
+from pipestream.drain.topics_there import await_topic
 from pipestream.errors import LeaseLost, LeaseUnavailable, PipestreamError
 from pipestream.graph.flow import check_drained, topic_targets
 from pipestream.graph.model import Graph

@@ -19,6 +19,7 @@ from pipestream.drain.range_task import (
 )
 from pipestream.drain.report import DRAINED, EMPTY, DrainReport
 from pipestream.drain.request import DrainRequest, HeldSlot
+from pipestream.drain.topics_there import await_outputs
 from pipestream.errors import LedgerConflict, TasksFailed, TopicReplaced
 from pipestream.graph.model import Graph
 from pipestream.graph.proto import graph_hash
@@ -48,6 +49,7 @@ class SlotRun:
     ) -> None:
         self.request = request
         self.lease = lease
+        self._settings = settings
         self._replicas = replicas
         self._find_graph = find_graph
         self._broker = broker
@@ -64,6 +66,7 @@ class SlotRun:
         check_lease()
         if plan is None or not (remaining := find_remaining(plan, self._ledger)):
             return self._nothing_left(plan, recovered)
+        await_outputs(self.request.topic, slot.graph, self._settings, self._broker, check_lease)
         while remaining:
             self._drain_and_enter(slot, _next_piece(slot, remaining), runner, check_lease)
             remaining = find_remaining(plan, self._ledger)

@@ -14,11 +14,11 @@ from pipestream.engine.dead_letter_record import DeadLettersOff, dead_letter
 from pipestream.engine.intake import Arrival, Entrance, decode_stream, enter_lane, settle_account
 from pipestream.engine.process import Emission, Outcome
 from pipestream.errors import IdInvalid, RecordInvalid
-from pipestream.graph.flow import destination_of
+from pipestream.graph.flow import destination_of, letter_topic
 from pipestream.graph.model import Graph, Node
 from pipestream.ids import derive_stream_id
 from pipestream.kafka.records import OutputRecord
-from pipestream.topic_names import dead_letter_topic, intake_dead_letter_topic, node_topic
+from pipestream.topic_names import node_topic
 from pipestream.wire import DocumentReference, PipeDoc, PipeStream
 
 
@@ -95,12 +95,9 @@ class DeadLetterWriter:
 
     def _place(self, node: Node, *, is_entry: bool) -> tuple[str, str]:
         """Return the topic of a letter, and the datasource it must name because the topic's name does not."""
-        own, datasource_id = node.dead_letters.topic_override, self.entrance.datasource_id if is_entry else ""
-        if own:
-            return own, datasource_id
-        if datasource_id:
-            return intake_dead_letter_topic(datasource_id), ""
-        return dead_letter_topic(self.entrance.graph.cluster_id, node.node_id), ""
+        datasource_id = self.entrance.datasource_id if is_entry else ""
+        topic = letter_topic(self.entrance.graph, node, datasource_id)
+        return topic, datasource_id if node.dead_letters.topic_override else ""
 
     def _entry_letter(
         self, arrival: Arrival, node_id: str, include_payload: bool

@@ -10,7 +10,15 @@ from enum import Enum
 
 from pipestream.errors import RequestInvalid
 from pipestream.graph.model import Datasource, Edge, Graph, GraphMode, Node, Transport
-from pipestream.topic_names import TopicKind, bridge_topic, datasource_of, intake_topic, node_topic
+from pipestream.topic_names import (
+    TopicKind,
+    bridge_topic,
+    datasource_of,
+    dead_letter_topic,
+    intake_dead_letter_topic,
+    intake_topic,
+    node_topic,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +150,35 @@ def fed_topics(graph: Graph) -> dict[str, tuple[str, ...]]:
                 topics.update(dict.fromkeys(ends))
             by_node[each.node_id] = tuple(topic for topic in topics if topic in known)
     return {each.topic: by_node[each.node_id] for each in drained}
+
+
+def output_topics(graph: Graph, topic: str) -> list[str]:
+    """Return every topic that draining a topic can write to: those of edges, of the ends, and of dead letters."""
+    (drained,) = (each for each in drained_topics(graph) if each.topic == topic)
+    found: dict[str, None] = {}
+    for node_id in fused_with(graph, drained.node_id):
+        node = graph.node_by_id[node_id]
+        destinations = [destination_of(edge, graph) for edge in graph.edges_from.get(node_id, ())]
+        found.update(dict.fromkeys(each.topic for each in destinations if each.topic))
+        if not node.is_end:
+            ends = (graph.happy_end, graph.error_end)
+            found.update(dict.fromkeys(node_topic(graph.cluster_id, end) for end in ends if end))
+        if node.dead_letters.enabled:
+            datasource_id = drained.datasource_id if node_id == drained.node_id else ""
+            found[letter_topic(graph, node, datasource_id)] = None
+    return list(found)
+
+
+def letter_topic(graph: Graph, node: Node, datasource_id: str = "") -> str:
+    """Return where the dead letters of a node go.
+
+    :param datasource_id: the datasource of a record that failed as it came in.
+    """
+    if node.dead_letters.topic_override:
+        return node.dead_letters.topic_override
+    return (
+        intake_dead_letter_topic(datasource_id) if datasource_id else dead_letter_topic(graph.cluster_id, node.node_id)
+    )
 
 
 def fused_with(graph: Graph, node_id: str) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined]
 
-from pipestream.errors import BrokerUnavailable
+from pipestream.errors import BrokerUnavailable, TopicMissing
 from pipestream.kafka.clients import admin_client, idempotent_producer, offsets_consumer, start_producer
 from pipestream.kafka.errors import ask_patiently, explain, explain_errors
 from pipestream.kafka.records import Partition, Watermarks
@@ -74,6 +74,22 @@ class Broker:
             future = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout_s)[topic]
             found = future.result()
         return TopicIdentity(str(found.topic_id), tuple(sorted(p.id for p in found.partitions)))
+
+    def missing(self, topics: Iterable[str]) -> list[str]:
+        """Return which of some topics do not exist."""
+        names = list(topics)
+        if not names:
+            return []
+        with explain_errors(self._settings):
+            futures = self._admin.describe_topics(TopicCollection(names), request_timeout=self._timeout_s)
+        absent = []
+        for name, future in futures.items():
+            try:
+                with explain_errors(self._settings, name):
+                    future.result()
+            except TopicMissing:
+                absent.append(name)
+        return absent
 
     def configs(self, topics: Iterable[str]) -> dict[str, TopicConfig]:
         """Return how topics are set up.

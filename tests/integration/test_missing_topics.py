@@ -96,3 +96,80 @@ def test_the_check_before_a_drain_creates_the_topics_too(missing, topic):
     request = DrainRequest(missing.graph, topic, "run-1", 1_000)
 
     assert find_reason_to_skip(settings, request) == f"nothing to drain in {topic}"
+
+
+# -- topics that a drain writes to ---------------------------------------------------------------
+
+
+class WatchedBroker(Broker):
+    """A broker on which something happens when the outputs are looked for a second time."""
+
+    def __init__(self, settings, then=lambda: None):
+        super().__init__(settings)
+        self.looks = 0
+        self._then = then
+
+    def missing(self, topics):
+        self.looks += 1
+        if self.looks == 2:
+            self._then()
+        return super().missing(topics)
+
+
+@pytest.fixture
+def half_made(missing, topic, second):
+    """The same graph with all its topics but one that it writes to. A document waits in its intake."""
+    missing.create_topics()
+    TopicAdmin(missing.settings).delete([second])
+    missing.send(topic, ["a"])
+    return missing
+
+
+def dead_letters(pipeline, unique):
+    return [
+        found
+        for name in TopicAdmin(pipeline.settings).existing()
+        if name.startswith("dlq.") and unique in name
+        for found in pipeline.read(name)
+    ]
+
+
+def test_a_run_waits_for_a_topic_that_it_writes_to_and_then_drains(half_made, topic, second, unique):
+    report = drain(half_made, topic, broker=WatchedBroker(half_made.settings, half_made.create_topics))
+
+    assert (report.status, report.records) == ("drained", 1)
+    assert half_made.doc_ids(second) == {"a": 1}
+    assert dead_letters(half_made, unique) == []
+
+
+def test_a_run_whose_output_topic_stays_away_fails_and_leaves_the_document_where_it_is(
+    half_made, topic, second, unique
+):
+    broker = WatchedBroker(half_made.settings)
+
+    with pytest.raises(TopicMissing, match=f"topic {second} does not exist"):
+        drain(half_made, topic, broker=broker)
+
+    assert broker.looks == 3
+    assert half_made.group_offsets(topic) == {}
+    assert dead_letters(half_made, unique) == []
+    half_made.create_topics()
+    assert drain(half_made, topic).records == 1
+    assert half_made.doc_ids(second) == {"a": 1}
+
+
+def test_with_auto_create_a_run_makes_the_topics_that_it_writes_to(half_made, topic, second):
+    half_made.settings = half_made.settings.model_copy(update={"auto_create": True})
+
+    assert drain(half_made, topic).records == 1
+
+    assert half_made.doc_ids(second) == {"a": 1}
+
+
+def test_a_run_with_nothing_to_drain_does_not_wait_for_topics_that_it_would_write_to(missing, topic, second):
+    missing.create_topics()
+    TopicAdmin(missing.settings).delete([second])
+    broker = WatchedBroker(missing.settings)
+
+    assert drain(missing, topic, broker=broker).status == "empty"
+    assert broker.looks == 0

@@ -99,6 +99,9 @@ class ModelBroker:
             raise TopicMissing(topic)
         return TopicIdentity(f"id-of-{topic}", tuple(range(len(self.logs[topic]))))
 
+    def missing(self, topics: Iterable[str]) -> list[str]:
+        return [topic for topic in topics if topic not in self.logs]
+
     def watermarks(self, topic: str, partitions: Iterable[int]) -> dict[int, Watermarks]:
         """Return what a committed reader may read: up to the first record of a transaction that is open."""
         self.step()
