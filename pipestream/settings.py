@@ -123,6 +123,11 @@ class Settings(BaseSettings):
     consul_scheme: Literal["http", "https"] = Field("http", description="How to reach Consul.")
     consul_token: SecretStr | None = Field(None, description="Consul ACL token.")
     consul_ca_file: Path | None = Field(None, description="CA certificate for Consul over TLS.")
+    consul_conn_id: str | None = Field(
+        None,
+        description="Connection of Airflow (type consul) that DAGs take Consul's address, scheme, token and CA from, "
+        "instead of the settings above.",
+    )
 
     cel_engine: Literal["cel-expr", "celpy"] = Field("cel-expr", description="Which engine evaluates conditions.")
 
@@ -231,6 +236,14 @@ class Settings(BaseSettings):
         description="Spark master of `pipestream drain --spark`; drains in Airflow use its connection spark_default.",
     )
     cycle_passes: int = Field(3, ge=1, le=50, description="How often one run drains the topics of a cycle.")
+
+    live_folder: Path = Field(
+        Path(".pipestream/live"),
+        description="Folder of the servers that Airflow keeps up: their sockets and their output. On a local disk.",
+    )
+    live_hours: float = Field(
+        6.0, gt=0, le=8760, description="How old a run of a live DAG gets before the next one takes its servers over."
+    )
 
     log_format: Literal["text", "json"] = Field(
         "text", description="How servers and Spark jobs log: lines for people, or a JSON object per line."

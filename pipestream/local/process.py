@@ -56,6 +56,11 @@ def start_process(argv: Sequence[str], environment: Mapping[str, str], log_file:
         setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE],
         setsigmask=[],
     )
+    return record_process(pid)
+
+
+def record_process(pid: int) -> ProcessRecord:
+    """Return the record of a process that this process has just started."""
     return ProcessRecord(pid, psutil.Process(pid).create_time())
 
 

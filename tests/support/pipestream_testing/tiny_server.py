@@ -1,0 +1,45 @@
+"""A small server with the telemetry of the product's own: ``python -m pipestream_testing.tiny_server PORT FOLDER``.
+
+It answers ``/health`` and ``/metrics``, counts a record for every request of its health, and notes in its folder how it
+began and ended. A file ``sick`` in the folder makes it unhealthy, a file ``broken`` keeps it from starting.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from pipestream.telemetry import metrics
+from pipestream.telemetry.endpoint import Health, TelemetryEndpoint
+
+
+def main() -> int:
+    port, folder = int(sys.argv[1]), Path(sys.argv[2])
+    if (folder / "broken").exists():
+        print("tiny server: broken", flush=True)
+        return 3
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+
+    def find_health() -> Health:
+        metrics.MESSAGES_PROCESSED.labels(queue="intake.tiny", status="success").inc()
+        return Health(not (folder / "sick").exists(), {"pid": os.getpid()})
+
+    with TelemetryEndpoint("127.0.0.1", port, find_health):
+        note(folder, f"begins {os.getpid()}")
+        print(f"tiny server: ready on {port}", flush=True)
+        ended.wait()
+    note(folder, f"ends {os.getpid()}")
+    return 0
+
+
+def note(folder: Path, text: str) -> None:
+    with (folder / "notes").open("a") as file:
+        file.write(text + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
