@@ -34,6 +34,10 @@ CALLS_GATHERED = "calls-gathered"
 CALLS_COMMITTED = "calls-committed"
 """Their transaction is committed, and no caller has an answer."""
 
+STREAM_RECONCILED = "stream-reconciled"
+STREAM_TAKEN = "stream-taken"
+STREAM_RECORDED = "stream-recorded"
+
 POINTS = (
     LEASE_ACQUIRED,
     RECONCILED,
@@ -44,12 +48,22 @@ POINTS = (
     RANGES_DRAINED,
     RANGES_ENTERED,
 )
-"""The points of a drain."""
+"""The points of a drain, in the order that it reaches them."""
+
+STREAM_POINTS = (
+    STREAM_RECONCILED,
+    CHUNK_PROCESSED,
+    CHUNK_PRODUCED,
+    CHUNK_COMMITTED,
+    STREAM_TAKEN,
+    STREAM_RECORDED,
+)
+"""The points of a stream: when it knows where it starts, in each chunk, and around each ledger commit."""
 
 SLOT_POINTS = (SLOT_FENCED, SLOT_READ, CALLS_GATHERED, CHUNK_PRODUCED, CALLS_COMMITTED)
 """The points of a slot of the engine. It sends its outputs as a drain sends a chunk's."""
 
-ALL_POINTS = (*POINTS, *(point for point in SLOT_POINTS if point not in POINTS))
+ALL_POINTS = tuple(dict.fromkeys((*POINTS, *SLOT_POINTS, *STREAM_POINTS)))
 
 _ACTIONS = "pipestream_testing.fault_actions"
 

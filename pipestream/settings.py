@@ -133,6 +133,21 @@ class Settings(BaseSettings):
 
     drain_budget: int = Field(100_000, ge=1, description="Most offsets one run drains from a slot of a topic.")
     chunk_records: int = Field(2_000, ge=1, le=100_000, description="Records per Kafka transaction.")
+    stream_record_s: float = Field(
+        5.0, gt=0, le=3600, description="How often a stream records in the ledger what it has drained."
+    )
+    stream_follow_s: float = Field(
+        2.0,
+        gt=0,
+        le=3600,
+        description="How often a stream looks whether its graph, or what is wanted of its topic, changed.",
+    )
+    stream_budget: int = Field(
+        10_000, ge=1, description="Most offsets a streaming drain on Spark drains from a slot at once."
+    )
+    stream_pause_max_s: float = Field(
+        30.0, gt=0, le=3600, description="Longest pause of a stream before it tries again after a failure."
+    )
     max_attempts: int = Field(
         3, ge=1, le=100, description="Attempts for a document that fails transiently, or at which a process dies."
     )

@@ -8,7 +8,7 @@ record it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -19,10 +19,10 @@ from pipestream.graph.flow import start_at
 from pipestream.graph.model import Graph
 from pipestream.graph.start import StartKind
 from pipestream.kafka.broker import Broker, TopicIdentity
-from pipestream.kafka.records import OffsetRange
+from pipestream.kafka.records import OffsetRange, Watermarks
 from pipestream.leases.names import is_of_run
 from pipestream.leases.store import Assignment, LeaseStore
-from pipestream.ledger import EntryKind, Ledger, Plan
+from pipestream.ledger import Entry, EntryKind, Ledger, Plan
 from pipestream.offsets.plan import count_lag, find_waiting, plan_ranges, reconcile, slot_partitions
 from pipestream.offsets.start import start_offsets
 
@@ -30,6 +30,17 @@ if TYPE_CHECKING:
     from pipestream.drain.request import HeldSlot
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """Where the partitions of a slot stand, by the ledger and by Kafka."""
+
+    next_offsets: Mapping[int, int]
+    """A partition absent here was never drained."""
+    watermarks: Mapping[int, Watermarks]
+    recovered: list[Entry]
+    """For ranges that an earlier run drained and could not record; to be entered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +67,16 @@ class LiveLane(Lane):
 
     def choose(self, slot: HeldSlot, broker: Broker, ledger: Ledger) -> Chosen:
         """Reconcile ``L`` with ``G``, then return what waits behind them, up to the run's budget."""
-        request, topic, identity = slot.request, slot.request.topic, slot.identity
+        stood = self.reconcile(slot, broker, ledger)
+        ranges = plan_ranges(slot.request.topic, stood.next_offsets, stood.watermarks, budget=slot.request.budget)
+        return ranges, stood.recovered
+
+    def reconcile(self, slot: HeldSlot, broker: Broker, ledger: Ledger) -> Reconciled:
+        """Compare ``L`` with ``G`` for the partitions of a slot, and return where each stands.
+
+        A topic that has neither begins where its graph says, and that is recorded.
+        """
+        topic, identity = slot.request.topic, slot.identity
         partitions = slot_partitions(slot.lease.slot, slot.replicas, len(identity.partitions))
         heads = ledger.heads(self.name, topic, identity.partitions)
         committed = broker.committed(self.group, topic, identity.partitions)
@@ -72,7 +92,7 @@ class LiveLane(Lane):
             slot.entry(left, EntryKind.RECOVERED, read_metadata(committed[left.partition].metadata, left.start))
             for left in standing.left_behind
         ]
-        return plan_ranges(topic, standing.next_offsets, watermarks, budget=request.budget), recovered
+        return Reconciled(standing.next_offsets, watermarks, recovered)
 
     def check_plan(self, plan: Plan) -> None:
         """Accept every plan: a run id names one plan per slot, so the plan is the run's own."""

@@ -11,7 +11,7 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipestream.errors import Concern, PipestreamError
 from pipestream.graph.proto import built
@@ -52,6 +52,9 @@ class RangeTask:
     """The graph's message in base64; it was checked before the plan was made."""
     slot: int = 0
     """Whose lease the task works under: when it is lost, the tasks of this slot are stopped."""
+    unrecorded: tuple[tuple[int, int, str], ...] = ()
+    """Of a stream: partition, start and tally (as JSON, empty if unknown) of what was drained before a range and is not
+    in the ledger yet. The offset metadata counts from there too."""
 
     @property
     def ranges(self) -> list[OffsetRange]:
@@ -76,7 +79,8 @@ class RangeTask:
     def from_json(cls, text: str) -> RangeTask:
         values = json.loads(text)
         tuples = {name: tuple(values[name]) for name in ("doc_ids", "transactional_ids")}
-        return cls(**{**values, **tuples, "offsets": tuple(tuple(each) for each in values["offsets"])})
+        pairs = {name: tuple(map(tuple, values[name])) for name in ("offsets", "unrecorded")}
+        return cls(**{**values, **tuples, **pairs})
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,25 +167,51 @@ def _task(slot: HeldSlot, ranges: Sequence[OffsetRange], transactional_ids: tupl
     )
 
 
-def write_metadata(start: int, tally: Tally) -> str:
-    """Return the offset metadata for a range that began at ``start`` and whose records so far became ``tally``."""
-    values = {"start": start, "records": tally.records, "dead": tally.dead_letters}
-    full = json.dumps({**values, "out": dict(tally.documents_out)}, separators=(",", ":"))
+def write_metadata(*counted: tuple[int, Tally | None]) -> str:
+    """Return the offset metadata of a partition: what its records became, counted from one offset or from several.
+
+    A run that finds ``G`` ahead of ``L`` counts from ``L``. While a streaming drain waits for its ledger entry to be
+    recorded, ``L`` may be the start or the end of that entry, so it counts from both.
+
+    :param counted: each start with what the records since then became, the earliest first; ``None`` if that is unknown.
+    """
+    full = [_counted_fields(*each) for each in counted]
     # Hundreds of edges do not fit. A crash then loses the counts, and nothing else.
-    return full if len(full.encode()) <= _METADATA_LIMIT_BYTES else json.dumps(values, separators=(",", ":"))
+    short = [{"start": start} for start, _ in counted]
+    text = _join_fields(full)
+    return text if len(text.encode()) <= _METADATA_LIMIT_BYTES else _join_fields(short)
 
 
 def metadata_start(metadata: str) -> int | None:
     """Return where the range began, if the metadata is ours."""
-    try:
-        return int(json.loads(metadata)["start"])
-    except (ValueError, KeyError, TypeError):
-        return None
+    found = _split_fields(metadata)
+    return found[0][0] if found else None
 
 
 def read_metadata(metadata: str, start: int) -> Tally | None:
     """Return what the records since ``start`` became, or ``None`` if the metadata does not say."""
-    if metadata_start(metadata) != start:
-        return None
-    values = json.loads(metadata)
-    return Tally(values["records"], values["out"], values["dead"]) if "out" in values else None
+    for begin, values in _split_fields(metadata):
+        if begin == start and "out" in values:
+            return Tally(values["records"], values["out"], values["dead"])
+    return None
+
+
+def _counted_fields(start: int, tally: Tally | None) -> dict[str, Any]:
+    if tally is None:
+        return {"start": start}
+    values = {"start": start, "records": tally.records, "dead": tally.dead_letters}
+    return {**values, "out": dict(tally.documents_out)}
+
+
+def _join_fields(fields: Sequence[dict[str, Any]]) -> str:
+    first, *later = fields
+    return json.dumps({**first, **({"later": later} if later else {})}, separators=(",", ":"))
+
+
+def _split_fields(metadata: str) -> list[tuple[int, dict[str, Any]]]:
+    """Return each start with its fields; nothing for metadata that is not ours."""
+    try:
+        values = json.loads(metadata)
+        return [(int(each["start"]), each) for each in (values, *values.get("later", ()))]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []

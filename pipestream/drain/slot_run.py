@@ -100,14 +100,14 @@ class SlotRun:
         if not slot.is_ordered:
             # The node may have been ordered until now, and a task from that time may still be at work.
             self._broker.fence(self.request.topic, [ordered_transactional_id(slot.group, self.request.topic)])
-        outcomes = _drain(runner, tasks, check_lease)
+        outcomes = run_tasks(runner, tasks, check_lease)
         faults.reach(faults.RANGES_DRAINED)
         check_lease()
         entries = [_entry(slot, outcome) for outcome in outcomes if outcome.end > outcome.start]
         if entries:
             self._ledger.enter(entries)
         faults.reach(faults.RANGES_ENTERED)
-        _raise_first_failure(outcomes)
+        raise_first_failure(outcomes)
         assert entries, "a task that does not fail drains something"
 
     def _entered(self, plan: Plan | None) -> list[Entry]:
@@ -146,7 +146,8 @@ def _next_piece(slot: HeldSlot, remaining: list[OffsetRange]) -> list[OffsetRang
     return remaining if slot.is_ordered else cut_ranges(remaining, slot.request.budget)
 
 
-def _drain(runner: Runner, tasks: Sequence[RangeTask], check_lease: Callable[[], None]) -> list[RangeOutcome]:
+def run_tasks(runner: Runner, tasks: Sequence[RangeTask], check_lease: Callable[[], None]) -> list[RangeOutcome]:
+    """Run the tasks of a slot, and return how each of their ranges ended."""
     outcomes: list[RangeOutcome] = []
     try:
         for outcome in runner(tasks):
@@ -165,7 +166,8 @@ def _entry(slot: HeldSlot, outcome: RangeOutcome) -> Entry:
     return slot.entry(offsets, EntryKind.DRAINED, outcome.tally, outcome.seconds)
 
 
-def _raise_first_failure(outcomes: Sequence[RangeOutcome]) -> None:
+def raise_first_failure(outcomes: Sequence[RangeOutcome]) -> None:
+    """Raise the failure that matters most, if a range has one."""
     failures = [outcome for outcome in outcomes if outcome.error]
     # A terminal failure needs a person; say that one, even if another range would only need a retry. And what concerns
     # the whole run explains what happened to the ranges.
@@ -182,12 +184,7 @@ def make_plan(
     """
     ranges, recovered = slot.lane.choose(slot, broker, ledger)
     check_lease()
-    if recovered:
-        ledger.enter(recovered)
-        log.warning(
-            "recovered %s: drained by a run that died before it could record them",
-            [str(e.range) for e in recovered],
-        )
+    enter_recovered(ledger, recovered)
     faults.reach(faults.RECONCILED)
     if not ranges:
         return None, recovered
@@ -195,3 +192,13 @@ def make_plan(
     ledger.write_plan(plan)
     faults.reach(faults.PLAN_WRITTEN)
     return plan, recovered
+
+
+def enter_recovered(ledger: Ledger, recovered: Sequence[Entry]) -> None:
+    """Record ranges that an earlier run drained and could not record."""
+    if recovered:
+        ledger.enter(recovered)
+        log.warning(
+            "recovered %s: drained by a run that died before it could record them",
+            [str(e.range) for e in recovered],
+        )

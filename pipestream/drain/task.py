@@ -1,4 +1,4 @@
-"""Drain ranges of a topic: what a Spark task runs.
+"""Drain ranges of a topic: what a Spark task runs, and what a stream runs on ranges without an end.
 
 Exactly once, whatever dies when:
 
@@ -23,14 +23,14 @@ from typing import TypeVar
 
 from pipestream import faults
 from pipestream.drain.chunk import ChunkProcessor, ChunkResult, chunk_processor
+from pipestream.drain.counts import Counts, RangeCounts
 from pipestream.drain.crash_markers import CrashMarkers
-from pipestream.drain.range_task import RangeOutcome, RangeTask, read_metadata, write_metadata
+from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.engine.carry import RecordResult
 from pipestream.engine.follow import retry_policy
 from pipestream.engine.services import open_services
 from pipestream.errors import (
     Concern,
-    LedgerConflict,
     ModuleDown,
     PipestreamError,
     ProcessDied,
@@ -40,10 +40,8 @@ from pipestream.errors import (
 )
 from pipestream.graph.flow import fused_with
 from pipestream.graph.proto import restore
-from pipestream.kafka.broker import Committed
 from pipestream.kafka.records import InputRecord
 from pipestream.kafka.writer import Progress
-from pipestream.ledger.entries import Tally
 from pipestream.objects.store import open_store
 from pipestream.offsets.range_reader import KafkaRangeBroker, RangeBroker, Reader, Writer
 from pipestream.settings import Settings
@@ -52,6 +50,9 @@ from pipestream.topics.named import record_named_topics
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+
+# A stream judges at least so many times the records that it needs to judge at all.
+_RECENT_MINIMA = 10
 
 
 def drain_ranges(
@@ -68,7 +69,8 @@ def drain_ranges(
     :param broker: another than the one of the settings; a model of one, in tests.
     """
     started = time.monotonic()
-    drain = _RangeDrain(task, settings, broker or KafkaRangeBroker(settings), check_lease)
+    counts = RangeCounts(task)
+    drain = _RangeDrain(task, settings, broker or KafkaRangeBroker(settings), check_lease, counts)
     error: PipestreamError | None = None
     try:
         drain.run()
@@ -82,7 +84,7 @@ def drain_ranges(
             partition=each.partition,
             start=each.start,
             end=min(drain.positions[each.partition], each.end),
-            tally=drain.tallies[each.partition],
+            tally=counts.tallies[each.partition],
             # Several ranges share the task's time, so that a topic's seconds add up.
             seconds=seconds / len(task.offsets),
             error=str(error) if error else "",
@@ -93,19 +95,41 @@ def drain_ranges(
     ]
 
 
+def follow_ranges(
+    task: RangeTask, settings: Settings, check_lease: Callable[[], None], broker: RangeBroker, counts: Counts
+) -> None:
+    """Drain a task's ranges as their records arrive, until the broker's reader ends, with everything kept open.
+
+    :param counts: told of every committed transaction.
+    :raises PipestreamError: what ended it early; what was committed before is counted.
+    """
+    recent = max(settings.chunk_records, _RECENT_MINIMA * settings.failing_minimum)
+    _RangeDrain(task, settings, broker, check_lease, counts, judged_records=recent).run()
+
+
 class _RangeDrain:
     """One pass over a task's ranges. ``positions`` is where the committed transactions end, per partition."""
 
     def __init__(
-        self, task: RangeTask, settings: Settings, broker: RangeBroker, check_lease: Callable[[], None]
+        self,
+        task: RangeTask,
+        settings: Settings,
+        broker: RangeBroker,
+        check_lease: Callable[[], None],
+        counts: Counts,
+        *,
+        judged_records: int | None = None,
     ) -> None:
+        """
+        :param judged_records: over how many records to judge whether most of them fail; over all, unless given.
+        """
         self.task = task
         self._broker = broker
         self.settings = settings
         self._check_lease = check_lease
-        self.ranges = {each.partition: each for each in task.ranges}
+        self._counts = counts
+        self._judged_records = judged_records
         self.positions = {each.partition: each.start for each in task.ranges}
-        self.tallies: dict[int, Tally | None] = {each.partition: Tally() for each in task.ranges}
         self._seen = 0
         self._failed = 0
 
@@ -119,8 +143,9 @@ class _RangeDrain:
             services = stack.enter_context(open_services(version, settings, fused_with(graph, task.node_id), store))
             writer = stack.enter_context(self._broker.start_writer(task.transactional_ids, task.topic))
             reader = stack.enter_context(self._broker.open_reader(task.group, task.ranges))
+            # A group that was quiet for long has no committed offset any more; then the plan's start still holds.
             for (_, partition), committed in reader.committed().items():
-                self._resume(partition, committed)
+                self.positions[partition] = self._counts.resume(partition, committed)
             markers = stack.enter_context(CrashMarkers(store, task, version.digest, self._patiently))
             markers.read(self.positions)
             processor = chunk_processor(task, graph, services, store, settings)
@@ -132,29 +157,9 @@ class _RangeDrain:
                 offsets = {partition: end for (_, partition), end in ends.items()}
                 self._check_lease()
                 self._commit_giving_up(processor, partial(self._commit, writer, reader, result, offsets), result)
-                self._seen += len(result)
-                self._failed += result.failed
+                self._judge_further(result)
                 markers.passed(offsets)
                 faults.reach(faults.CHUNK_COMMITTED)
-
-    def _resume(self, partition: int, committed: Committed) -> None:
-        """Start where the committed transactions end, with the tally of the part that is done.
-
-        A group that was quiet for long has no committed offset any more; then the plan's start still holds.
-        """
-        planned = self.ranges[partition]
-        if committed.offset < planned.start:
-            raise LedgerConflict(
-                f"{planned}: its group's offset is {committed.offset}. An operator moved it back after this was "
-                f"planned, or Kafka lost it. If no run continues from there, set it with `pipestream ledger "
-                f"rebaseline`; for a backfill, take another id"
-            )
-        if committed.offset > planned.start:
-            log.info("%s: an earlier try got to %d; resuming there", planned, committed.offset)
-            self.positions[partition] = committed.offset
-            # Another run may have gone further than this plan; its metadata then counts records that are not ours.
-            is_ours = committed.offset <= planned.end
-            self.tallies[partition] = read_metadata(committed.metadata, planned.start) if is_ours else None
 
     def _process(self, processor: ChunkProcessor, markers: CrashMarkers, records: Sequence[InputRecord]) -> ChunkResult:
         starts = {record.partition: self.positions[record.partition] for record in records}
@@ -227,14 +232,19 @@ class _RangeDrain:
         """Send a chunk's outputs with the new offset of every partition that moved."""
         # A range that an earlier try finished does not move, and never moves back.
         moved = {partition: end for partition, end in ends.items() if end > self.positions[partition]}
-        tallies = {p: None if (done := self.tallies[p]) is None else done + result.tally(p) for p in moved}
-        progress = [
-            Progress(p, end, write_metadata(self.ranges[p].start, tally) if (tally := tallies[p]) else "")
-            for p, end in moved.items()
-        ]
+        tallies = {partition: result.tally(partition) for partition in moved}
+        progress = [Progress(p, end, self._counts.metadata(p, tallies[p])) for p, end in moved.items()]
         writer.commit(result.outputs, progress, reader.group_metadata())
         self.positions |= moved
-        self.tallies |= tallies
+        for partition, end in moved.items():
+            self._counts.add(partition, end, tallies[partition])
+
+    def _judge_further(self, result: ChunkResult) -> None:
+        """Count a committed chunk towards the share of records that fail."""
+        if self._judged_records is not None and self._seen >= self._judged_records:
+            self._seen = self._failed = 0  # a stream runs for months: what fails now is what matters
+        self._seen += len(result)
+        self._failed += result.failed
 
     def _refuse_if_mostly_failing(self, result: ChunkResult) -> None:
         seen, failed = self._seen + len(result), self._failed + result.failed

@@ -1,1 +1,1 @@
-"""Streams: topics that are drained all the time, by workers that share them."""
+"""Streams: topics drained continuously while their leases are held, with the transactions and ledger of the runs."""

@@ -4,7 +4,7 @@ import pytest
 
 from pipestream.drain.range_task import RangeFailed, RangeOutcome
 from pipestream.drain.report import DrainFailure, from_fields
-from pipestream.drain.slot_run import _raise_first_failure
+from pipestream.drain.slot_run import raise_first_failure
 from pipestream.errors import Concern, GraphInvalid, LedgerConflict, ModuleFailed, Problem
 
 
@@ -34,7 +34,7 @@ def test_of_several_failures_the_one_that_concerns_most_is_raised():
     ]
 
     with pytest.raises(RangeFailed, match="module not found"):
-        _raise_first_failure(outcomes)
+        raise_first_failure(outcomes)
 
 
 @pytest.mark.parametrize(
