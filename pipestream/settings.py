@@ -245,6 +245,24 @@ class Settings(BaseSettings):
     engine_waiting_bytes: int = Field(
         64_000_000, ge=1_000, description="Most bytes of outputs of a slot of an engine that wait for a transaction."
     )
+    engine_graph_poll_s: float = Field(
+        1.0, gt=0, le=3600, description="How often an engine looks for graphs that were applied or rolled back."
+    )
+    engine_threads: int = Field(
+        16, ge=1, le=1_000, description="Calls of modules and of other engines that one engine process makes at once."
+    )
+    engine_threads_waiting: int = Field(
+        256, ge=0, description="Calls that wait for one of these threads; more get RESOURCE_EXHAUSTED."
+    )
+    engine_stream_window: int = Field(
+        256, ge=1, le=10_000, description="Documents of one IntakeHandoffStream or ProcessStream in work at once."
+    )
+    engine_direct_bytes: int = Field(
+        1024 * 1024,
+        ge=0,
+        description="A larger document that is handed to an engine goes through the object store and the intake topic, "
+        "unless the caller or the datasource asks for the direct path.",
+    )
 
     spark_master: str = Field(
         "local[2]",

@@ -19,7 +19,7 @@ from grpc_tools import protoc
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "proto"
 TARGET = ROOT / "pipestream" / "gen"
-IMPORT = re.compile(r"^(from|import) ai\.pipestream", re.MULTILINE)
+IMPORT = re.compile(r"^(from|import) (ai\.pipestream|pipestream\.live)", re.MULTILINE)
 
 
 def generate(target: Path) -> None:
@@ -33,7 +33,7 @@ def generate(target: Path) -> None:
     ):
         sys.exit("protoc failed")
     for path in [*target.rglob("*.py"), *target.rglob("*.pyi")]:
-        path.write_text(IMPORT.sub(r"\1 pipestream.gen.ai.pipestream", path.read_text()))
+        path.write_text(IMPORT.sub(r"\1 pipestream.gen.\2", path.read_text()))
     for folder in [target, *(path for path in target.rglob("*") if path.is_dir())]:
         (folder / "__init__.py").write_text("")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipestream.database import Connection, Database
 from pipestream.errors import TerminalError
-from pipestream.graph.proto import from_kept, graph_hash, to_binary
+from pipestream.graph.proto import BuiltGraph, from_kept, graph_hash, restore, to_binary
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -64,6 +64,13 @@ WHERE v.graph_id = %s ORDER BY v.version DESC
 """
 
 
+_ACTIVE_GRAPHS = """
+SELECT v.graph_id, v.version, v.content FROM graph_versions v
+JOIN (SELECT DISTINCT ON (graph_id) graph_id, version FROM graph_activations ORDER BY graph_id, activation DESC) a
+USING (graph_id, version) ORDER BY v.graph_id
+"""
+
+
 class VersionMissing(TerminalError):
     """There is no such version of a graph."""
 
@@ -86,6 +93,14 @@ class GraphVersion:
     active_since: datetime | None = None
     """When it became the active one, if it is."""
     activated_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveGraph:
+    """The active version of a graph: its number and the graph itself."""
+
+    version: int
+    built: BuiltGraph
 
 
 class GraphVersions:
@@ -132,6 +147,17 @@ class GraphVersions:
             GraphVersion(graph_id, version, digest, by, at, since is not None, since, activated_by or "")
             for version, digest, by, at, activated_by, since in rows
         ]
+
+    def latest_activation(self) -> int:
+        """Return a number that grows whenever a version of any graph becomes the active one."""
+        return int(self._rows("SELECT coalesce(max(activation), 0) FROM graph_activations", ())[0][0])
+
+    def active_graphs(self) -> dict[str, ActiveGraph]:
+        """Return the active version of every graph, by its id."""
+        return {
+            graph_id: ActiveGraph(version, restore(bytes(content)))
+            for graph_id, version, content in self._rows(_ACTIVE_GRAPHS, ())
+        }
 
     def active(self, graph_id: str) -> Graph | None:
         """Return the active version's graph, or None for a graph that was never applied."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pipestream.engine_server.place import WorkerPlace, holder_of_child
+from pipestream.errors import SettingsInvalid
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ def run_workers(command: Command, count: int, *, listen_host: str, advertised_ho
     :return: 0 if all workers stopped by themselves when asked to, else 1.
     """
     stopping = threading.Event()
-    with _reserved_ports(listen_host, count) as ports, _handling_signals(stopping.set):
+    with reserved_ports(listen_host, [0] * count) as ports, _handling_signals(stopping.set):
         peers = tuple(f"{advertised_host}:{port}" for port in ports)
         workers = [_Worker(index) for index in range(count)]
         try:
@@ -115,17 +116,25 @@ def _close_pipe(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def _reserved_ports(host: str, count: int) -> Iterator[list[int]]:
-    """Bind free ports without listening: with SO_REUSEPORT the workers can, and nobody else gets them meanwhile."""
+def reserved_ports(host: str, ports: Sequence[int]) -> Iterator[list[int]]:
+    """Bind ports without listening: with SO_REUSEPORT the workers can, and nobody else gets them meanwhile.
+
+    :param ports: 0 takes a free one.
+    :raises SettingsInvalid: another program has a port.
+    """
     with contextlib.ExitStack() as stack:
-        ports = []
-        for _ in range(count):
-            family, kind, protocol, _, address = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM)[0]
-            reserved = stack.enter_context(socket.socket(family, kind, protocol))
-            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            reserved.bind(address)
-            ports.append(int(reserved.getsockname()[1]))
-        yield ports
+        yield [_reserve(stack, host, port) for port in ports]
+
+
+def _reserve(stack: contextlib.ExitStack, host: str, port: int) -> int:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0]
+        reserved = stack.enter_context(socket.socket(family, kind, protocol))
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind(address)
+    except OSError as error:
+        raise SettingsInvalid(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return int(reserved.getsockname()[1])
 
 
 @contextlib.contextmanager

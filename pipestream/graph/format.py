@@ -47,6 +47,7 @@ DAY_S = 86_400
 DAY_MS = DAY_S * 1_000
 
 ORDERINGS = ("timestamp",)
+INTAKE_PATHS = ("direct", "stored")
 AGGREGATIONS = ("concatenate", "sum")
 HYDRATION_POLICIES = ("auto", "always_inline", "always_ref", "on_demand")
 # A record with an inline document must fit into a topic's max.message.bytes (1 MB by default) with history and headers.
@@ -236,6 +237,9 @@ DATASOURCE = Section(
               wire="hydration_config"),
         Field("persistence", PERSISTENCE, "Whether its documents are stored between two nodes.",
               wire="persistence_config"),
+        Field("path", Choice(INTAKE_PATHS),
+              "How a document that is handed to an engine starts. direct: in the call; stored: it is put into the "
+              "object store first, and the intake topic is drained. Default: by its size.", wire="intake_path"),
         Field("paused", Flag(), "Whether its intake topic is not drained, and its connector does not run."),
         Field("slots", Whole(1, MAX_SLOTS),
               "Drains that may share the intake topic at first. `pipestream leases set` changes it."),

@@ -208,6 +208,9 @@ class Datasource:
     start_at: str = ""
     hydration: Hydration = Hydration()
     persistence: Persistence = Persistence()
+    path: str = ""
+    """How a document that is handed to an engine starts: ``direct`` in the call, ``stored`` by the intake topic.
+    Empty: by its size."""
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ class ServerOptions:
     """How long a server that stops waits for the calls in progress."""
     reuse_port: bool = False
     """Several processes share the port."""
+    also: str = ""
+    """A second address, host:port, on which only this process listens."""
 
 
 def server_options(settings: Settings, address: str, *, reuse_port: bool = False) -> ServerOptions:
@@ -78,6 +80,7 @@ class RpcServer:
         )
         self._status = health_pb2.HealthCheckResponse
         self._health = health.aio.HealthServicer()
+        self._port: int | None = None
         self._services: list[str] = [health.SERVICE_NAME]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
 
@@ -100,18 +103,31 @@ class RpcServer:
 
         await self.set_serving(False)
         reflection.enable_server_reflection((*self._services, reflection.SERVICE_NAME), self._server)
+        port = self.bind()
+        await self._server.start()
+        return port
+
+    def bind(self) -> int:
+        """Take the port before ``start``, for those who must know it first; return it.
+
+        :raises SettingsInvalid: the address cannot be used, or a certificate cannot be read.
+        """
+        if self._port is None:
+            self._port = self._listen(self.options.address)
+            if self.options.also:
+                self._listen(self.options.also)
+        return self._port
+
+    def _listen(self, address: str) -> int:
         credentials = self.options.security.credentials()
         try:
             if credentials is None:
-                port = self._server.add_insecure_port(self.options.address)
-            else:
-                port = self._server.add_secure_port(self.options.address, credentials)
+                return int(self._server.add_insecure_port(address))
+            return int(self._server.add_secure_port(address, credentials))
         except RuntimeError as error:
             raise SettingsInvalid(
-                f"cannot listen on {self.options.address}: is the port taken, or a certificate not one? ({error})"
+                f"cannot listen on {address}: is the port taken, or a certificate not one? ({error})"
             ) from error
-        await self._server.start()
-        return int(port)
 
     async def set_serving(self, is_serving: bool) -> None:
         """Say to whoever watches the server's health whether it takes calls."""

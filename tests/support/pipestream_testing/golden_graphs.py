@@ -25,6 +25,7 @@ WRITTEN_GRAPHS = (
     TESTS.parent / "dags" / "graphs" / "sample.yaml",
     TESTS / "data" / "exactly_once.yaml",
     TESTS / "data" / "blobs.yaml",
+    TESTS / "data" / "paths.yaml",
 )
 
 WORDS = ["a", "Two words", "yes", "1.10", "0x1F", "- dash", "# hash", "a: b", "line\nbreak", "ünïcødé 文書", "'\"", " "]

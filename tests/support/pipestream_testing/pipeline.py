@@ -97,8 +97,7 @@ class Pipeline:
 
     def read(self, *topics: str) -> list[FoundRecord]:
         """Return every committed record of some topics, in order of topic, partition and offset."""
-        wait_until_settled(self.settings, topics)
-        return [FoundRecord(_doc_id(record), record, _stream(record)) for record in self._records(topics)]
+        return read_topic(self.settings, *topics)
 
     def doc_ids(self, topic: str) -> Counter[str]:
         """Return how often each document is in a topic."""
@@ -137,13 +136,17 @@ class Pipeline:
         assert producer.flush(_ANSWER_S) == 0, f"Kafka has not taken all records in {_ANSWER_S:g} s"
         assert set(answers) <= {None}, answers
 
-    def _records(self, topics: Sequence[str]) -> list[InputRecord]:
-        broker = Broker(self.settings)
-        wanted = [(topic, partition) for topic in topics for partition in broker.identify(topic).partitions]
-        with closing(range_consumer(self.settings, "test-reader")) as consumer:
-            consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in wanted])
-            found = list(_until_end(consumer, set(wanted)))
-        return sorted(found, key=lambda record: (record.topic, record.partition, record.offset))
+
+def read_topic(settings: Settings, *topics: str) -> list[FoundRecord]:
+    """Return every committed record of some topics, in order of topic, partition and offset."""
+    wait_until_settled(settings, topics)
+    broker = Broker(settings)
+    wanted = [(topic, partition) for topic in topics for partition in broker.identify(topic).partitions]
+    with closing(range_consumer(settings, "test-reader")) as consumer:
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in wanted])
+        records = list(_until_end(consumer, set(wanted)))
+    records.sort(key=lambda record: (record.topic, record.partition, record.offset))
+    return [FoundRecord(_doc_id(record), record, _stream(record)) for record in records]
 
 
 def _until_end(consumer: Consumer, reading: set[tuple[str | None, int | None]]) -> Iterator[InputRecord]:

@@ -227,7 +227,7 @@ class SchemaReference(_message.Message):
     def __init__(self, subject: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
 
 class GraphDatasource(_message.Message):
-    __slots__ = ("datasource_id", "account_id", "entry_node_id", "name", "paused", "partitions", "retention_hours", "slots", "schedule", "connector_kind", "connector_options", "start_at", "keep_documents_hours", "hydration_config", "persistence_config")
+    __slots__ = ("datasource_id", "account_id", "entry_node_id", "name", "paused", "partitions", "retention_hours", "slots", "schedule", "connector_kind", "connector_options", "start_at", "keep_documents_hours", "hydration_config", "persistence_config", "intake_path")
     DATASOURCE_ID_FIELD_NUMBER: _ClassVar[int]
     ACCOUNT_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRY_NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -243,6 +243,7 @@ class GraphDatasource(_message.Message):
     KEEP_DOCUMENTS_HOURS_FIELD_NUMBER: _ClassVar[int]
     HYDRATION_CONFIG_FIELD_NUMBER: _ClassVar[int]
     PERSISTENCE_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    INTAKE_PATH_FIELD_NUMBER: _ClassVar[int]
     datasource_id: str
     account_id: str
     entry_node_id: str
@@ -258,4 +259,5 @@ class GraphDatasource(_message.Message):
     keep_documents_hours: float
     hydration_config: _pipeline_core_types_pb2.HydrationConfig
     persistence_config: _pipeline_core_types_pb2.PersistenceConfig
-    def __init__(self, datasource_id: _Optional[str] = ..., account_id: _Optional[str] = ..., entry_node_id: _Optional[str] = ..., name: _Optional[str] = ..., paused: _Optional[bool] = ..., partitions: _Optional[int] = ..., retention_hours: _Optional[float] = ..., slots: _Optional[int] = ..., schedule: _Optional[str] = ..., connector_kind: _Optional[str] = ..., connector_options: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., start_at: _Optional[str] = ..., keep_documents_hours: _Optional[float] = ..., hydration_config: _Optional[_Union[_pipeline_core_types_pb2.HydrationConfig, _Mapping]] = ..., persistence_config: _Optional[_Union[_pipeline_core_types_pb2.PersistenceConfig, _Mapping]] = ...) -> None: ...
+    intake_path: str
+    def __init__(self, datasource_id: _Optional[str] = ..., account_id: _Optional[str] = ..., entry_node_id: _Optional[str] = ..., name: _Optional[str] = ..., paused: _Optional[bool] = ..., partitions: _Optional[int] = ..., retention_hours: _Optional[float] = ..., slots: _Optional[int] = ..., schedule: _Optional[str] = ..., connector_kind: _Optional[str] = ..., connector_options: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., start_at: _Optional[str] = ..., keep_documents_hours: _Optional[float] = ..., hydration_config: _Optional[_Union[_pipeline_core_types_pb2.HydrationConfig, _Mapping]] = ..., persistence_config: _Optional[_Union[_pipeline_core_types_pb2.PersistenceConfig, _Mapping]] = ..., intake_path: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,39 @@
+"""``HandoffService``: many documents in one message, an answer for each."""
+
+# ruff: noqa: N802 - methods have the names of the protocol
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from pipestream.engine_server.calls import Caller, read_caller
+from pipestream.engine_server.service import EngineService
+from pipestream.errors import RequestInvalid
+from pipestream.gen.pipestream.live.v1 import handoff_service_pb2 as pb
+from pipestream.gen.pipestream.live.v1.handoff_service_pb2_grpc import HandoffServiceServicer
+
+NAME = "pipestream.live.v1.HandoffService"
+# A message has a limit of bytes too; this bounds what thousands of tiny documents may start at once.
+MOST_HANDOFFS = 1_000
+
+
+class HandoffBatches(HandoffServiceServicer):
+    """Takes batches in. Each document is accepted on its own, with its own key."""
+
+    def __init__(self, engine: EngineService) -> None:
+        self._engine = engine
+
+    async def HandoffBatch(self, request: pb.HandoffBatchRequest, context: Any) -> pb.HandoffBatchResponse:
+        if len(request.handoffs) > MOST_HANDOFFS:
+            raise RequestInvalid(f"{len(request.handoffs)} documents in one message; at most {MOST_HANDOFFS} are taken")
+        caller = read_caller(context)
+        metadata = context.invocation_metadata() or ()
+        answers = await asyncio.gather(*(self._answer(each, caller, metadata) for each in request.handoffs))
+        return pb.HandoffBatchResponse(answers=answers)
+
+    async def _answer(self, handoff: pb.Handoff, caller: Caller, metadata: Any) -> pb.HandoffAnswer:
+        own = replace(caller, key=handoff.key)
+        status, response, error_code = await self._engine.hand_off_one(handoff.request, own, metadata)
+        return pb.HandoffAnswer(status=status, response=response, error_code=error_code)

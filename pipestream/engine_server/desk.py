@@ -1,0 +1,178 @@
+"""Carry what a call brings through its graphs, and make the results durable.
+
+The same functions as in a drain; only the two ends differ. What arrives is a call, and what leaves goes into the shared
+transaction of the engine's slot:
+
+1. A key that was accepted before is answered as the first time, and nothing is done.
+2. Take in, process, route: in the loop where nothing blocks, else in a thread.
+3. Store the objects.
+4. Submit outputs, key and answer to the slot; the call is answered when their transaction is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pipestream.accepted import Submission
+from pipestream.engine.carry import Carrier, RecordResult
+from pipestream.engine.intake import Arrival, take_in
+from pipestream.engine.process import Emission
+from pipestream.engine_server.objects import ObjectPutter
+from pipestream.errors import Overloaded, PipestreamError, RecordTooLarge
+from pipestream.kafka.records import OutputRecord
+from pipestream.objects.store import ObjectStore
+from pipestream.settings import Settings
+
+if TYPE_CHECKING:
+    from pipestream.accepted import AcceptedSlot
+    from pipestream.engine_server.slots import Slots
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One arrival at one graph."""
+
+    carrier: Carrier
+    arrival: Arrival
+    is_blocking: bool
+    """Whether it calls a module, or fetches a document, and so must not run in the event loop."""
+    seen: Callable[[Emission], None] = lambda _: None
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A call's idempotency key and content, in the slot that accepts them."""
+
+    slot: AcceptedSlot
+    key: str = ""
+    content: bytes = b""
+
+    def find(self) -> bytes | None:
+        """Return the answer of an earlier call with the same key.
+
+        :raises KeyReused: it had other content.
+        """
+        return self.slot.find(self.key, self.content) if self.key else None
+
+
+@dataclass(slots=True)
+class Counts:
+    """What an engine process has done since it started."""
+
+    calls: int = 0
+    """Calls whose document was processed; a repeat of a key is not."""
+    opened: int = 0
+    """Those for which a graph had to be opened first."""
+    seconds: float = 0.0
+
+
+class Desk:
+    """What all calls of one engine process share. Make it in the loop."""
+
+    def __init__(self, settings: Settings, slots: Slots, store: ObjectStore) -> None:
+        self.settings = settings
+        self.store = store
+        self._slots = slots
+        self._pool = ThreadPoolExecutor(settings.engine_threads, thread_name_prefix="engine")
+        self._io = ThreadPoolExecutor(4, thread_name_prefix="engine-objects")
+        self._putter = ObjectPutter(store, self._io)
+        self._in_threads = 0
+        self.counts = Counts()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._io.shutdown(wait=False, cancel_futures=True)
+
+    def keyed(self, key: str, content: bytes) -> Keyed:
+        """Return the slot for a call.
+
+        :raises NotOwner: the slot of this key is another process's.
+        :raises SlotStopped: no slot takes calls.
+        """
+        return Keyed(self._slots.for_key(key) if key else self._slots.any(), key, content)
+
+    async def carry(self, jobs: Sequence[Job], deadline: float | None) -> list[RecordResult]:
+        """Process arrivals.
+
+        :param deadline: when the caller stops waiting, by ``time.monotonic``.
+        :raises TimeBudgetSpent: that is over. Nobody waits for the result, so it is not accepted.
+        :raises Overloaded: as much waits for threads as may.
+        :raises PipestreamError: nothing was done; for some, the same call may succeed later.
+        """
+        started = time.monotonic()
+        results = [await self._carry(job, deadline) for job in jobs]
+        self.counts.calls += 1
+        self.counts.seconds += time.monotonic() - started
+        return results
+
+    async def commit(
+        self, jobs: Sequence[Job], results: list[RecordResult], keyed: Keyed, answer: Callable[[], bytes]
+    ) -> bytes:
+        """Make results durable, and return the answer of the call that counts: this one's, or the first with its key.
+
+        An arrival whose output is too large for Kafka is given up, as in a drain.
+        """
+        while True:
+            objects = {key: data for result in results for key, data in result.objects.items()}
+            await self.put(objects)
+            outputs = [output for result in results for output in result.outputs]
+            try:
+                return await self.submit(outputs, keyed, answer())
+            except RecordTooLarge as error:
+                index = _owner(results, error.index)
+                results[index] = _give_up(jobs[index], results[index], error)
+
+    async def put(self, objects: dict[str, bytes]) -> None:
+        """Store objects, together with those of other calls."""
+        await self._putter.put(objects)
+
+    async def submit(self, outputs: Sequence[OutputRecord], keyed: Keyed, answer: bytes) -> bytes:
+        """Submit to the slot, and return the answer once it is committed."""
+        submission = Submission(outputs, answer, keyed.key, keyed.content)
+        return await keyed.slot.submit_from(asyncio.get_running_loop(), submission)
+
+    async def _carry(self, job: Job, deadline: float | None) -> RecordResult:
+        if not job.is_blocking:
+            return carry_job(job, self.store, deadline)
+        if self._in_threads >= self.settings.engine_threads + self.settings.engine_threads_waiting:
+            raise Overloaded(f"{self._in_threads} calls wait for modules, as many as may; try again")
+        self._in_threads += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._pool, carry_job, job, self.store, deadline)
+        finally:
+            self._in_threads -= 1
+
+
+def carry_job(job: Job, store: ObjectStore, deadline: float | None) -> RecordResult:
+    """Take an arrival in and carry it.
+
+    :raises TimeBudgetSpent: the deadline has passed.
+    :raises PipestreamError: it cannot enter. A drain would make a dead letter of it; a caller is told.
+    """
+    (stream,) = take_in([job.arrival], job.carrier.entrance, store)
+    if isinstance(stream, PipestreamError):
+        raise stream
+    return job.carrier.carry(job.arrival, stream, job.seen, deadline)
+
+
+def _owner(results: Sequence[RecordResult], index: int) -> int:
+    """Return which result has an output, by its place among all."""
+    for place, result in enumerate(results):
+        if index < len(result.outputs):
+            return place
+        index -= len(result.outputs)
+    raise IndexError("the results have fewer outputs")
+
+
+def _give_up(job: Job, refused: RecordResult, error: RecordTooLarge) -> RecordResult:
+    if refused.is_given_up and refused.dead_letters:
+        raise error
+    # If it was given up before, and the error-end refuses it too, the first reason stays.
+    reason: PipestreamError = refused.error if refused.is_given_up and refused.error else error
+    return job.carrier.give_up(job.arrival, reason, attempts=1, as_dead_letter=refused.is_given_up)

@@ -1,0 +1,106 @@
+"""Work on several messages of a stream at once, with a bound.
+
+A message counts until its answer was taken, so a client that does not read its answers is not read from either. When
+the engine stops, no more is read; what was read is answered, and the call ends with UNAVAILABLE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from pipestream.errors import TransientError
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+
+async def side_by_side(
+    requests: AsyncIterator[Request],
+    answer: Callable[[Request], Awaitable[Answer]],
+    window: int,
+    stopping: asyncio.Event,
+) -> AsyncIterator[Answer]:
+    """Yield answers as they come, whatever the order of their requests."""
+    free = asyncio.Semaphore(window)
+    done: asyncio.Queue[asyncio.Task[Any]] = asyncio.Queue()
+    running: set[asyncio.Task[Any]] = set()
+
+    async def read() -> None:
+        async for request in requests:
+            await free.acquire()
+            _start(answer(request), running, done.put_nowait)
+
+    reader = _start(_until(read(), stopping), running, done.put_nowait)
+    try:
+        while running or not done.empty():
+            task = await done.get()
+            if task is not reader:
+                yield task.result()
+                free.release()
+        reader.result()
+    finally:
+        await _cancel(running)
+
+
+async def in_order(
+    requests: AsyncIterator[Request],
+    answer: Callable[[Request], Awaitable[Answer]],
+    window: int,
+    stopping: asyncio.Event,
+) -> AsyncIterator[Answer]:
+    """Yield answers in the order of their requests."""
+    free = asyncio.Semaphore(window)
+    waiting: asyncio.Queue[asyncio.Task[Any]] = asyncio.Queue()
+    running: set[asyncio.Task[Any]] = set()
+
+    async def read() -> None:
+        async for request in requests:
+            await free.acquire()
+            waiting.put_nowait(_start(answer(request), running))
+
+    reader = _start(_until(read(), stopping), running, waiting.put_nowait)
+    try:
+        while (task := await waiting.get()) is not reader:
+            yield await task
+            free.release()
+        reader.result()
+    finally:
+        await _cancel(running)
+
+
+def _start(
+    work: Awaitable[Any],
+    running: set[asyncio.Task[Any]],
+    finished: Callable[[asyncio.Task[Any]], None] = lambda _: None,
+) -> asyncio.Task[Any]:
+    task = asyncio.ensure_future(work)
+
+    def note(done: asyncio.Task[Any]) -> None:
+        running.discard(done)
+        finished(done)
+
+    running.add(task)
+    task.add_done_callback(note)
+    return task
+
+
+async def _until(reading: Any, stopping: asyncio.Event) -> None:
+    """Read until there is nothing more, or until the engine stops."""
+    read, stop = asyncio.ensure_future(reading), asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait((read, stop), return_when=asyncio.FIRST_COMPLETED)
+        if not read.done():
+            raise TransientError("the engine is stopping; send what was not answered to another one")
+        read.result()
+    finally:
+        await _cancel({read, stop})
+
+
+async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
+    for task in list(tasks):
+        task.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await task

@@ -1,0 +1,197 @@
+"""``EngineV1Service``: the nine methods, each a thin shell around what does the work."""
+
+# ruff: noqa: N802 - methods have the names of the protocol
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import grpc.aio
+from google.protobuf.message import Message
+
+from pipestream.engine_server.bridge import Bridge
+from pipestream.engine_server.calls import Caller, read_caller
+from pipestream.engine_server.forward import Forwarder, relay
+from pipestream.engine_server.handoff import Answered, Handoffs
+from pipestream.engine_server.in_flight import in_order, side_by_side
+from pipestream.engine_server.nodes import NodeCalls, NodeProblems, Processed
+from pipestream.engine_server.overview import Overview
+from pipestream.errors import IdInvalid, NotOwner, PipestreamError, RecordInvalid
+from pipestream.gen.ai.pipestream.engine.v1 import engine_service_pb2 as pb
+from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import EngineV1ServiceServicer
+from pipestream.modules.remote import IDEMPOTENCY_KEY, TRANSIENT_CODES
+from pipestream.rpc.status import ERROR_CODE, coded_message, status_of
+
+Response = TypeVar("Response", bound=Message)
+Metadata = Sequence[tuple[str, str | bytes]]
+Status = pb.IntakeHandoffStreamResponse.Status
+
+NAME = "ai.pipestream.engine.v1.EngineV1Service"
+_HANDOFF = f"/{NAME}/IntakeHandoff"
+_PROCESS = f"/{NAME}/ProcessNode"
+
+
+class EngineService(EngineV1ServiceServicer):
+    """Takes documents in and moves them from node to node."""
+
+    def __init__(
+        self,
+        handoffs: Handoffs,
+        nodes: NodeCalls,
+        bridge: Bridge,
+        overview: Overview,
+        forwarder: Forwarder,
+        stream_window: int,
+    ) -> None:
+        """:param stream_window: how many documents of one stream are worked on at once."""
+        self._handoffs = handoffs
+        self._nodes = nodes
+        self._bridge = bridge
+        self._overview = overview
+        self._forwarder = forwarder
+        self._window = stream_window
+
+    async def IntakeHandoff(self, request: pb.IntakeHandoffRequest, context: Any) -> pb.IntakeHandoffResponse:
+        caller = read_caller(context)
+        try:
+            answered = await self._handoffs.hand_off(request, caller)
+        except NotOwner as error:
+            metadata = context.invocation_metadata() or ()
+            return await self._forward(error, _HANDOFF, request, pb.IntakeHandoffResponse, metadata, caller, context)
+        answered.response.queue_depth = self._overview.active
+        return answered.response
+
+    async def IntakeHandoffStream(
+        self, requests: AsyncIterator[pb.IntakeHandoffStreamRequest], context: Any
+    ) -> AsyncIterator[pb.IntakeHandoffStreamResponse]:
+        caller = read_caller(context)
+        metadata = context.invocation_metadata() or ()
+
+        async def answer(each: pb.IntakeHandoffStreamRequest) -> pb.IntakeHandoffStreamResponse:
+            # A key of the whole call is none of its documents: theirs are their stream ids.
+            status, response, _ = await self.hand_off_one(each.request, replace(caller, key=""), metadata)
+            answered = pb.IntakeHandoffStreamResponse(
+                handoff_id=each.handoff_id, sequence=each.sequence, status=status, response=response
+            )
+            answered.acked_at.GetCurrentTime()
+            return answered
+
+        async for answered in side_by_side(requests, answer, self._window, self._overview.stopping):
+            yield answered
+
+    async def hand_off_one(
+        self, request: pb.IntakeHandoffRequest, caller: Caller, metadata: Metadata = ()
+    ) -> tuple[Status, pb.IntakeHandoffResponse, str]:
+        """Hand over one document of many: an error is its own answer, with its code, and the others go on."""
+        try:
+            try:
+                answered = await self._handoffs.hand_off(request, caller)
+            except NotOwner as error:
+                answered = Answered(await self._hand_on(error, request, caller, metadata))
+        except (PipestreamError, TimeoutError, grpc.aio.AioRpcError) as error:
+            return _rejected(error)
+        if answered.response.accepted:
+            return Status.STATUS_ACCEPTED, answered.response, ""
+        status = Status.STATUS_RETRYABLE_REJECTED if answered.may_retry else Status.STATUS_PERMANENT_REJECTED
+        return status, answered.response, "INVALID_STATE" if answered.may_retry else "NOT_FOUND"
+
+    async def ProcessNode(self, request: pb.ProcessNodeRequest, context: Any) -> pb.ProcessNodeResponse:
+        caller = read_caller(context)
+        try:
+            return (await self._nodes.process(request, caller)).response
+        except NotOwner as error:
+            metadata = context.invocation_metadata() or ()
+            return await self._forward(error, _PROCESS, request, pb.ProcessNodeResponse, metadata, caller, context)
+        except (NodeProblems, RecordInvalid, IdInvalid) as error:
+            failed = pb.ProcessNodeResponse(success=False, error_message=coded_message(error))
+            failed.completed_at.GetCurrentTime()
+            return failed
+
+    async def ProcessStream(
+        self, requests: AsyncIterator[pb.ProcessStreamRequest], context: Any
+    ) -> AsyncIterator[pb.ProcessStreamResponse]:
+        caller = read_caller(context)
+
+        async def answer(each: pb.ProcessStreamRequest) -> pb.ProcessStreamResponse:
+            request = pb.ProcessNodeRequest(stream=each.stream, routing_condition=each.routing_condition)
+            try:
+                return _stream_response(each, await self._nodes.process(request, caller))
+            except (PipestreamError, TimeoutError) as error:
+                return pb.ProcessStreamResponse(success=False, message=coded_message(error))
+
+        async for answered in in_order(requests, answer, self._window, self._overview.stopping):
+            yield answered
+
+    async def RouteToCluster(self, request: pb.RouteToClusterRequest, context: Any) -> pb.RouteToClusterResponse:
+        return await self._bridge.route(request, read_caller(context))
+
+    async def GetHealth(self, _request: pb.GetHealthRequest, _context: Any) -> pb.GetHealthResponse:
+        return await self._overview.health()
+
+    async def GetTopicSubscriptions(
+        self, request: pb.GetTopicSubscriptionsRequest, _context: Any
+    ) -> pb.GetTopicSubscriptionsResponse:
+        return await self._overview.subscriptions(request.engine_instance_id)
+
+    async def UpdateTopicSubscriptions(
+        self, request: pb.UpdateTopicSubscriptionsRequest, _context: Any
+    ) -> pb.UpdateTopicSubscriptionsResponse:
+        return await self._overview.update_subscriptions(request)
+
+    async def GetDatasourceInstance(
+        self, request: pb.GetDatasourceInstanceRequest, _context: Any
+    ) -> pb.GetDatasourceInstanceResponse:
+        return self._overview.datasource_instance(request.datasource_id)
+
+    async def _forward(
+        self,
+        error: NotOwner,
+        method: str,
+        request: Message,
+        response_type: type[Response],
+        metadata: Metadata,
+        caller: Caller,
+        context: Any,
+    ) -> Response:
+        try:
+            return await self._forwarder.call(error, method, request, response_type, metadata, caller.left_s)
+        except grpc.aio.AioRpcError as answered:
+            await relay(context, answered)
+            raise
+
+    async def _hand_on(
+        self, error: NotOwner, request: pb.IntakeHandoffRequest, caller: Caller, metadata: Metadata
+    ) -> pb.IntakeHandoffResponse:
+        own = [(name, value) for name, value in metadata if name != IDEMPOTENCY_KEY]
+        if caller.key:
+            own.append((IDEMPOTENCY_KEY, caller.key))
+        return await self._forwarder.call(error, _HANDOFF, request, pb.IntakeHandoffResponse, own, caller.left_s)
+
+
+def _rejected(error: PipestreamError | TimeoutError | grpc.aio.AioRpcError) -> tuple[Status, Any, str]:
+    if isinstance(error, grpc.aio.AioRpcError):
+        code = str(dict(error.trailing_metadata() or ()).get(ERROR_CODE, error.code().name))
+        message, may_retry = f"{code}: {error.details()}", error.code() in TRANSIENT_CODES
+    else:
+        code, message = status_of(error).error_code, coded_message(error)
+        may_retry = isinstance(error, TimeoutError) or error.transient
+    status = Status.STATUS_RETRYABLE_REJECTED if may_retry else Status.STATUS_PERMANENT_REJECTED
+    return status, pb.IntakeHandoffResponse(accepted=False, message=message), code
+
+
+def _stream_response(request: pb.ProcessStreamRequest, processed: Processed) -> pb.ProcessStreamResponse:
+    response = processed.response
+    return pb.ProcessStreamResponse(
+        success=response.success,
+        message=response.error_message,
+        updated_stream=processed.stream,
+        metrics=pb.ProcessingMetrics(
+            processing_time_ms=response.processing_time_ms,
+            node_id=request.stream.current_node_id,
+            module_id=response.module_id,
+            cache_hit=processed.is_repeat,
+            hop_count=processed.hop_count,
+        ),
+    )
