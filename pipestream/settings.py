@@ -179,6 +179,11 @@ class Settings(BaseSettings):
     module_answer_s: float = Field(
         5.0, gt=0, description="How long a gRPC module may take to say what it is, and whether it is healthy."
     )
+    module_check: Literal["warn", "require", "off"] = Field(
+        "warn",
+        description="Applying a graph asks its gRPC modules which config they take. If one does not answer: warn and "
+        "apply, or require it and refuse the graph; off: none is asked.",
+    )
     module_ca_file: Path | None = Field(
         None, description="CA of gRPC modules, in PEM; without one they are called in plain text."
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pipestream.graph import load
 from pipestream.graph.load import GraphCheck
 from pipestream.graph.model import Graph
+from pipestream.graph.module_rules import AskModules
 from pipestream.user import user_name
 
 if TYPE_CHECKING:
@@ -29,12 +30,13 @@ def load_graph(file: Path | str) -> Graph:
     return load.load_graph(Path(file))
 
 
-def validate_graph(file: Path | str, *, look_up: bool = True) -> GraphCheck:
+def validate_graph(file: Path | str, *, look_up: bool = True, ask_modules: bool = False) -> GraphCheck:
     """Return every problem and warning of a graph file, with line and hint. Raises nothing.
 
     :param look_up: also import the graph's Python modules and find its connectors.
+    :param ask_modules: also ask its gRPC modules which config they take. One that does not answer is a warning.
     """
-    return load.check_graph_file(Path(file), look_up=look_up)
+    return load.check_graph_file(Path(file), look_up=look_up, ask=AskModules() if ask_modules else None)
 
 
 def apply_graph(
@@ -57,6 +59,7 @@ def apply_graph(
     from pipestream.settings import load_settings
 
     settings = settings or load_settings()
+    file = None if isinstance(graph, Graph) else Path(graph)
     graph = read_graph(graph)
 
     def is_drained(topic: str) -> bool:
@@ -75,6 +78,7 @@ def apply_graph(
             applied_by=applied_by or user_name(),
             is_drained=is_drained,
             force=force,
+            file=file,
         )
 
 

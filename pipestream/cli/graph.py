@@ -32,7 +32,11 @@ class ExportFormat(StrEnum):
 def add_to(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True)
     group.command(
-        epilog=examples("pipestream graph validate dags/graphs", "pipestream graph validate a.yaml b.yaml --json")
+        epilog=examples(
+            "pipestream graph validate dags/graphs",
+            "pipestream graph validate a.yaml b.yaml --json",
+            "pipestream graph validate a.yaml --modules",
+        )
     )(validate)
     group.command(
         epilog=examples(
@@ -66,15 +70,24 @@ def add_to(app: typer.Typer) -> None:
 
 def validate(
     files: Annotated[list[Path], typer.Argument(metavar="FILES…", help="Graph files, or folders of them.")],
+    modules: Annotated[
+        bool,
+        typer.Option("--modules", help="Also ask gRPC modules which config they take; one that is down is a warning."),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Check graph files, each by itself and all together, and report every problem.
 
-    Changes nothing and needs no server. Ends with 2 if a graph breaks a rule.
+    Changes nothing and, without --modules, needs no server. Ends with 2 if a graph breaks a rule.
     """
     from pipestream.graph.folder import check_graph_files
+    from pipestream.graph.module_rules import AskModules
 
-    found = check_graph_files(_graph_files(files), look_up=True)
+    ask = None
+    if modules:
+        settings = read_settings()
+        ask = AskModules(settings.module_check == "require", settings)
+    found = check_graph_files(_graph_files(files), look_up=True, ask=ask)
     if json:
         warnings = [warning for check in found.checks.values() for warning in check.warnings]
         emit_json(

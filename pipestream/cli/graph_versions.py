@@ -65,11 +65,11 @@ def apply(
     settings = read_settings()
     graph = load_graph(file, look_up=True)
     if not dry_run:
-        applied = apply_graph(graph, force=force, settings=settings)
+        applied = apply_graph(file, force=force, settings=settings)
         emit_json(applied) if json else _show_applied(applied)
         return
     with _versions(settings) as versions:
-        changes = preview_graph(graph, settings, versions)
+        changes = preview_graph(graph, settings, versions, file=file)
     if json:
         emit_json(changes)
         return

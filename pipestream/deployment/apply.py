@@ -9,8 +9,9 @@ from pipestream.deployment.topic_changes import TopicChanges, narrow_dead_letter
 from pipestream.errors import GraphInvalid, Problem
 from pipestream.graph.flow import slots_of
 from pipestream.graph.folder_rules import check_together
-from pipestream.graph.load import check_graph
+from pipestream.graph.load import check_graph, check_graph_file
 from pipestream.graph.model import Graph, GraphMode
+from pipestream.graph.module_rules import AskModules
 from pipestream.leases.names import lease_name
 from pipestream.leases.store import DesiredState
 from pipestream.topics.admin import TopicAdmin
@@ -23,6 +24,7 @@ from pipestream.topics.required import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from pipestream.deployment.versions import GraphVersion, GraphVersions
     from pipestream.leases.store import LeaseStore
@@ -44,14 +46,20 @@ class Applied:
 
 
 def preview_graph(
-    graph: Graph, settings: Settings, versions: GraphVersions, *, admin: TopicAdmin | None = None
+    graph: Graph,
+    settings: Settings,
+    versions: GraphVersions,
+    *,
+    admin: TopicAdmin | None = None,
+    file: Path | None = None,
 ) -> TopicChanges:
     """Return what applying a graph would change, and change nothing.
 
+    :param file: where the graph comes from, so that problems name their lines.
     :raises GraphInvalid: the graph breaks a rule, by itself or together with the other active graphs.
     """
     others = _other_graphs(graph, versions)
-    warnings = _refuse_invalid(graph, others)
+    warnings = _refuse_invalid(graph, others, settings, file)
     admin = admin or TopicAdmin(settings)
     existing = admin.existing()
     configs = admin.configs(spec.name for spec in required_topics(graph, settings) if spec.name in existing)
@@ -78,6 +86,7 @@ def apply_graph(
     is_drained: Callable[[str], bool] | None = None,
     force: bool = False,
     admin: TopicAdmin | None = None,
+    file: Path | None = None,
 ) -> Applied:
     """Make a graph the active one.
 
@@ -90,10 +99,11 @@ def apply_graph(
     :param is_drained: whether every record of a topic has been drained. Without it only topics that hold
         no record at all are deleted.
     :param force: delete topics even if they hold unread records, which are then lost.
+    :param file: where the graph comes from, so that problems name their lines.
     :raises GraphInvalid: the graph breaks a rule.
     """
     admin = admin or TopicAdmin(settings)
-    changes = preview_graph(graph, settings, versions, admin=admin)
+    changes = preview_graph(graph, settings, versions, admin=admin, file=file)
     before = versions.active(graph.graph_id)
     left = set(leased_topics(before)) - set(leased_topics(graph)) if before else set()
 
@@ -133,13 +143,16 @@ def _register(graph: Graph, lease_store: LeaseStore) -> None:
     lease_store.register([*topics, *(lease_name(topic, graph.graph_id) for topic in topics)])
 
 
-def _refuse_invalid(graph: Graph, others: list[Graph]) -> list[str]:
+def _refuse_invalid(graph: Graph, others: list[Graph], settings: Settings, file: Path | None) -> list[str]:
     """Return the warnings about a graph that breaks no rule."""
     name = f"graph {graph.graph_id}"
     if graph.mode is GraphMode.DESIGN:
         hint = "set mode: production when it is ready"
         raise GraphInvalid([Problem(name, None, "mode", "a graph in design is not applied", hint)])
-    check = check_graph(graph, name, look_up=True)
+    ask = None if settings.module_check == "off" else AskModules(settings.module_check == "require", settings)
+    check = None if file is None else check_graph_file(file, look_up=True, ask=ask)
+    if check is None or check.graph not in (None, graph):  # the file was changed meanwhile, and not this graph
+        check = check_graph(graph, name, look_up=True, ask=ask)
     problems = [*check.problems]
     if not problems:
         active = [(f"graph {other.graph_id}", other) for other in others]

@@ -10,6 +10,7 @@ from pipestream.errors import GraphInvalid, Problem
 from pipestream.graph.folder_rules import check_together
 from pipestream.graph.load import GraphCheck, check_graph_file
 from pipestream.graph.model import Graph
+from pipestream.graph.module_rules import AskModules
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -35,9 +36,9 @@ class GraphFiles:
         return [(file, check.graph) for file, check in self.checks.items() if check.graph and str(file) not in broken]
 
 
-def check_graph_files(files: Iterable[Path], *, look_up: bool = False) -> GraphFiles:
+def check_graph_files(files: Iterable[Path], *, look_up: bool = False, ask: AskModules | None = None) -> GraphFiles:
     """Check graph files and return every problem. Raises nothing."""
-    checks = {file: check_graph_file(file, look_up=look_up) for file in files}
+    checks = {file: check_graph_file(file, look_up=look_up, ask=ask) for file in files}
     loaded = [(str(file), check.graph) for file, check in checks.items() if check.graph is not None]
     return GraphFiles(checks, tuple(check_together(loaded)))
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pipestream.graph.model import Graph
+    from pipestream.graph.module_rules import AskModules
     from pipestream.wire import PipelineGraph
 
 
@@ -52,46 +53,53 @@ def load_graph(path: Path, *, look_up: bool = False) -> Graph:
     return check_graph_file(path, look_up=look_up).require()
 
 
-def check_graph_file(path: Path, *, look_up: bool = False) -> GraphCheck:
-    """Check a graph file and return every problem. Raises nothing."""
+def check_graph_file(path: Path, *, look_up: bool = False, ask: AskModules | None = None) -> GraphCheck:
+    """Check a graph file and return every problem. Raises nothing.
+
+    :param ask: also ask modules that run elsewhere which config they take, and check it. Needs a network.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         return GraphCheck(None, (Problem(str(path), None, "file", f"cannot be read: {error.strerror}"),))
-    return check_graph_text(data, str(path), look_up=look_up)
+    return check_graph_text(data, str(path), look_up=look_up, ask=ask)
 
 
-def check_graph_text(data: bytes, file: str, *, look_up: bool = False) -> GraphCheck:
+def check_graph_text(data: bytes, file: str, *, look_up: bool = False, ask: AskModules | None = None) -> GraphCheck:
     """Check a graph's YAML, as ``check_graph_file``; ``file`` is the name used in problems."""
-    return _check_text(data, file, look_up) if look_up else _check_text_once(data, file)
+    return _check_text(data, file, look_up, ask) if look_up or ask else _check_text_once(data, file)
 
 
 # Reading the same file again in one process, from the DAG to the plan, gives the same graph. Modules and connectors
 # outside the file may change, so they are looked up each time.
 @lru_cache(maxsize=64)
 def _check_text_once(data: bytes, file: str) -> GraphCheck:
-    return _check_text(data, file, look_up=False)
+    return _check_text(data, file, look_up=False, ask=None)
 
 
-def _check_text(data: bytes, file: str, look_up: bool) -> GraphCheck:
+def _check_text(data: bytes, file: str, look_up: bool, ask: AskModules | None) -> GraphCheck:
     try:
         tree = parse_yaml(data)
     except YamlInvalid as error:
         return GraphCheck(None, (Problem(file, error.line, "file", error.message, error.hint),))
     if tree is None:
         return GraphCheck(None, (Problem(file, None, "file", "is empty", "a graph starts with graph: ID"),))
-    return _check_tree(tree, file, look_up)
+    return _check_tree(tree, file, look_up, ask)
 
 
-def check_graph_values(values: Mapping[str, Any], file: str, *, look_up: bool = False) -> GraphCheck:
+def check_graph_values(
+    values: Mapping[str, Any], file: str, *, look_up: bool = False, ask: AskModules | None = None
+) -> GraphCheck:
     """Check a graph given as the plain values of a graph file; its problems have no lines."""
-    return _check_tree(tree_of(values), file, look_up)
+    return _check_tree(tree_of(values), file, look_up, ask)
 
 
-def check_graph(graph: Graph, file: str = "graph", *, look_up: bool = False) -> GraphCheck:
+def check_graph(
+    graph: Graph, file: str = "graph", *, look_up: bool = False, ask: AskModules | None = None
+) -> GraphCheck:
     """Check a graph that was built in code by the same rules as a file."""
-    return check_graph_values(graph_values(graph), file, look_up=look_up)
+    return check_graph_values(graph_values(graph), file, look_up=look_up, ask=ask)
 
 
 def from_proto(message: PipelineGraph, *, source: str = "proto") -> Graph:
@@ -125,13 +133,13 @@ def from_json(text: str | bytes, *, source: str = "json") -> Graph:
     return from_proto(parse_json(text, source), source=source)
 
 
-def _check_tree(tree: Tree, file: str, look_up: bool) -> GraphCheck:
+def _check_tree(tree: Tree, file: str, look_up: bool, ask: AskModules | None) -> GraphCheck:
     report = Report(file)
     values = read_section(tree, GRAPH, "", report)
     if values is None:
         return GraphCheck(None, tuple(report.problems))
     report.close_reading()
     draft = build_draft(values)
-    check_rules(draft, report, look_up=look_up)
+    check_rules(draft, report, look_up=look_up, ask=ask)
     problems = tuple(report.sorted_problems())
     return GraphCheck(None if problems else draft.graph, problems, tuple(report.warnings))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pipestream.graph.kinds import Field, Mismatch, Section, Sections, check_json, describe
+from pipestream.graph.kinds import Field, Free, Mismatch, Section, Sections, check_json, describe
 from pipestream.graph.yamltree import Mapping, Scalar, Sequence, Tree
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def _read_kind(tree: Tree, field: Field, where: str, report: Report) -> Any:
     if isinstance(kind, Section):
         return read_section(tree, kind, where, report)
     if not isinstance(kind, Sections):
+        if isinstance(kind, Free):
+            _note_lines(tree, where, report)
         return kind.check(_value(tree))
     if not isinstance(tree, Sequence):
         raise Mismatch(f"expected a list, not {describe(_value(tree))}")
@@ -72,6 +74,18 @@ def _read_kind(tree: Tree, field: Field, where: str, report: Report) -> Any:
         report.lines[place] = item.line
         items.append(read_section(item, kind.section, place, report))
     return items
+
+
+def _note_lines(tree: Tree, where: str, report: Report) -> None:
+    """Remember the lines inside a free-form value, whose module may have rules of its own."""
+    if isinstance(tree, Sequence):
+        for index, item in enumerate(tree.items):
+            report.lines[f"{where}[{index}]"] = item.line
+            _note_lines(item, f"{where}[{index}]", report)
+    elif not isinstance(tree, Scalar):
+        for key, child in tree.entries:
+            report.lines[f"{where}.{key.value}"] = key.line
+            _note_lines(child, f"{where}.{key.value}", report)
 
 
 def _json_value(tree: Tree) -> Any:

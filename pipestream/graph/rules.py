@@ -13,6 +13,7 @@ from pipestream.graph.components import strong_components
 from pipestream.graph.expressions import check_expressions
 from pipestream.graph.mapping_rules import check_mappings
 from pipestream.graph.model import NodeType, Transport, Visibility
+from pipestream.graph.module_rules import REMOTE_KINDS, AskModules, check_configs
 from pipestream.graph.start import check_schedule, parse_start
 from pipestream.graph.topic_rules import check_topics
 from pipestream.ids import check_graph_id, check_key_part
@@ -30,8 +31,11 @@ if TYPE_CHECKING:
 _MAX_CYCLE_SHOWN = 8
 
 
-def check_rules(draft: Draft, report: Report, *, look_up: bool) -> None:
-    """Report every rule that a draft breaks."""
+def check_rules(draft: Draft, report: Report, *, look_up: bool, ask: AskModules | None = None) -> None:
+    """Report every rule that a draft breaks.
+
+    :param ask: also ask modules that run elsewhere which config they take.
+    """
     _check_graph(draft, report)
     _check_ids(draft, report)
     _check_ends(draft, report)
@@ -44,6 +48,8 @@ def check_rules(draft: Draft, report: Report, *, look_up: bool) -> None:
     check_expressions(draft, report)
     check_mappings(draft, report)
     _check_reachable(draft, report)
+    if look_up or ask:
+        check_configs(draft, report, ask)
 
 
 def _check_graph(draft: Draft, report: Report) -> None:
@@ -143,7 +149,7 @@ def _check_module(place: str, node: Node, report: Report, *, look_up: bool) -> N
         return
     try:
         parsed = parse_module(node.module)
-        if look_up and parsed.kind not in ("grpc", "unix"):
+        if look_up and parsed.kind not in REMOTE_KINDS:
             resolve_module(node.module).close()
     except GraphInvalid as error:
         for problem in error.problems:

@@ -58,6 +58,11 @@ class GrpcModule:
         """Ask the service how it is; return that, and why it did not answer."""
         return self._shared.connection.health()
 
+    @property
+    def held_back(self) -> str:
+        """Why its calls are held back; empty: they are not."""
+        return self._shared.connection.held_back
+
     def close(self) -> None:
         self._shared.close()
 
