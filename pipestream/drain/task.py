@@ -153,10 +153,12 @@ class _RangeDrain:
             for records, ends in reader.chunks(starts, settings.chunk_records):
                 result = self._process(processor, markers, records)
                 faults.reach(faults.CHUNK_PROCESSED)
-                self._patiently(partial(store.put_many, list(result.objects.items())))
+                with services.meter.timed("dispatch"):
+                    self._patiently(partial(store.put_many, list(result.objects.items())))
                 offsets = {partition: end for (_, partition), end in ends.items()}
                 self._check_lease()
-                self._commit_giving_up(processor, partial(self._commit, writer, reader, result, offsets), result)
+                with services.meter.timed("send", task.topic):
+                    self._commit_giving_up(processor, partial(self._commit, writer, reader, result, offsets), result)
                 self._judge_further(result)
                 markers.passed(offsets)
                 faults.reach(faults.CHUNK_COMMITTED)
