@@ -23,7 +23,12 @@ from pipestream.telemetry.tracing import flush_spans, setup_tracing
 
 @contextmanager
 def open_services(
-    version: BuiltGraph, settings: Settings, node_ids: Iterable[str], store: ObjectStore | None = None
+    version: BuiltGraph,
+    settings: Settings,
+    node_ids: Iterable[str],
+    store: ObjectStore | None = None,
+    *,
+    module_wait_s: float | None = None,
 ) -> Iterator[Services]:
     """Yield the services for a set of nodes, and close their modules at the end.
 
@@ -32,6 +37,7 @@ def open_services(
 
     :param node_ids: for a drain, the node of its topic and those fused with it; for an engine, all that it serves.
     :param store: where parsers' blobs are; the one of the settings unless given, opened when it is first needed.
+    :param module_wait_s: how long calls of a gRPC module that is down are held back; as the setting says unless given.
     :raises GraphInvalid: a module or a transport cannot be found.
     """
     nodes = [version.graph.node_by_id[node_id] for node_id in node_ids]
@@ -56,7 +62,7 @@ def open_services(
             graph_hash=version.digest,
             meter=PrometheusMeter(version.graph.graph_id),
             blobs=BlobSource(store.get_many if store else stack.enter_context(closing(_LazyStore(settings))).get_many),
-            module_wait_s=settings.module_wait_s,
+            module_wait_s=settings.module_wait_s if module_wait_s is None else module_wait_s,
         )
 
 

@@ -111,7 +111,10 @@ class ServedGraph:
         problems = _find_problems(graph, self._settings)
         usable = [node.node_id for node in nodes if node.node_id not in problems]
         built = BuiltGraph(self._built.digest, graph, self._built.content)
-        services = self._stack.enter_context(open_services(built, self._settings, usable, self._store))
+        # A caller is told at once that a module is down, and repeats the call. Waiting would take all threads.
+        services = self._stack.enter_context(
+            open_services(built, self._settings, usable, self._store, module_wait_s=0.0)
+        )
         return LocalGraph(graph, services, {node.node_id: _way(graph, node.node_id, problems) for node in nodes})
 
 

@@ -11,7 +11,7 @@ import random
 import threading
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import grpc
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
@@ -34,9 +34,17 @@ class Health(StrEnum):
     NOT_SERVING = "not serving"
     UNREACHABLE = "unreachable"
     UNWATCHED = "reachable"
-    """It answers, but does not have the health protocol."""
+    """It can be called, but does not have the health protocol."""
     UNKNOWN = "unknown"
     """It was not asked yet."""
+
+
+@runtime_checkable
+class HealthyModule(Protocol):
+    """A module that can be asked how it is. Modules of this process cannot: they are as well as the process."""
+
+    def health(self) -> tuple[Health, str]:
+        """Return how it is and, where it did not answer, why."""
 
 
 def check_health(channel: grpc.Channel, timeout_s: float) -> tuple[Health, str]:
