@@ -42,7 +42,7 @@ class Gate:
 class DrainProcess:
     """A drain that runs somewhere else."""
 
-    def __init__(self, pipeline: Pipeline, topic: str, run_id: str, fault: str) -> None:
+    def __init__(self, pipeline: Pipeline, topic: str, run_id: str, fault: str, program: str = "drain_process") -> None:
         folder = pipeline.graph_file.parent
         config = folder / f"{run_id}.toml"
         write_settings(config, pipeline.settings)
@@ -54,7 +54,7 @@ class DrainProcess:
         self._log = folder / f"{run_id}.{time.monotonic_ns()}.log"
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pipestream_testing.drain_process", *arguments],
+                [sys.executable, "-m", f"pipestream_testing.{program}", *arguments],
                 env=environment,
                 stdout=log,
                 stderr=log,

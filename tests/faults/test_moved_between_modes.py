@@ -1,0 +1,74 @@
+"""Move a topic between batch runs and streams while documents arrive: nothing is lost, repeated or left out."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from itertools import count
+
+import pytest
+
+from pipestream.drain.check import find_lag
+from pipestream.leases import TopicMode
+from pipestream_testing.length import by_length
+from pipestream_testing.streams import QUICK, StreamThread, set_mode
+from pipestream_testing.waiting import wait_until
+
+pytestmark = pytest.mark.stack
+
+MOVES = by_length(3, 10)
+
+
+@contextmanager
+def under_load(pipeline, topic, sent):
+    """Send documents to both partitions all the time, and keep their ids in ``sent``."""
+    is_over = threading.Event()
+
+    def send():
+        numbers = count()
+        while not is_over.wait(0.02):
+            number = next(numbers)
+            documents = [f"{number % 2}-{number}-{each}" for each in range(3)]
+            pipeline.send(topic, documents, partition=number % 2)
+            sent.extend(documents)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def drain_in_a_batch(pipeline, topic, number, drain_when_free):
+    set_mode(pipeline.settings, topic, TopicMode.BATCH)
+    wait_until(lambda: find_lag(pipeline.settings, pipeline.graph, topic), "nothing was sent")
+    assert drain_when_free(pipeline, f"run-{number}").status == "drained"
+
+
+def stream_some(pipeline, topic, number):
+    """Stream until another fifty records are drained, then give the topic back."""
+    before = sum(pipeline.group_offsets(topic).values())
+    set_mode(pipeline.settings, topic, TopicMode.STREAMING)
+    with StreamThread(pipeline, topic, run_id=f"stream-{number}") as stream:
+        wait_until(lambda: sum(pipeline.group_offsets(topic).values()) > before + 50, "nothing was streamed")
+        set_mode(pipeline.settings, topic, TopicMode.BATCH)
+        assert "is in batch mode" in stream.join().reason
+
+
+def test_a_topic_moved_between_batches_and_streams_under_load_loses_and_repeats_nothing(
+    make_pipeline, topic, check, drain_when_free
+):
+    pipeline = make_pipeline(chunk_records=20, **QUICK)
+    sent = []
+    with under_load(pipeline, topic, sent):
+        for number in range(MOVES):
+            drain_in_a_batch(pipeline, topic, number, drain_when_free)
+            stream_some(pipeline, topic, number)
+    drain_when_free(pipeline, "last")
+
+    check(f"moved between batch and stream {MOVES} times under load", pipeline, sent)
+    entries = pipeline.entries(topic)
+    assert sum(entry.tally.records for entry in entries) == len(sent)
+    assert {entry.run_id.partition("-")[0] for entry in entries} >= {"run", "stream"}
