@@ -18,7 +18,7 @@ _WORKER = "--place"
 HostOption = Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 for every interface.")]
 PortOption = Annotated[int, typer.Option(min=0, max=65_535, help="The port of the service; 0 takes a free one.")]
 WorkersOption = Annotated[
-    int, typer.Option(min=1, max=256, help="Processes behind the port. One per core unless given.")
+    int | None, typer.Option(min=1, max=256, help="Processes behind the port. One per core unless given.")
 ]
 AdvertisedOption = Annotated[
     str, typer.Option(metavar="HOST:PORT", help="How graphs and other machines name this engine. Where it listens.")
@@ -46,7 +46,7 @@ def add_to(app: typer.Typer) -> None:
 def serve(
     host: HostOption = "127.0.0.1",
     port: PortOption = 50051,
-    workers: WorkersOption = 0,
+    workers: WorkersOption = None,
     advertised: AdvertisedOption = "",
     metrics_port: MetricsOption = None,
     place: PlaceOption = "",

@@ -67,4 +67,6 @@ class Forwarder:
 
 async def relay(context: Any, error: grpc.aio.AioRpcError) -> None:
     """Answer a call as the owner answered it."""
-    await context.abort(error.code(), error.details() or "", error.trailing_metadata() or ())
+    # grpc takes back what it hands out only as a plain tuple.
+    trailing = tuple((name, value) for name, value in error.trailing_metadata() or ())
+    await context.abort(error.code(), error.details() or "", trailing)

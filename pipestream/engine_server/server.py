@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -148,7 +148,9 @@ def _watch_parent(gone: Callable[[], object]) -> None:
     """Call back when standard input ends: it is a pipe of the parent, and closed when that dies."""
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        # Not sys.stdin: Python cannot end while a thread waits in it.
+        while os.read(0, 4_096):
+            pass
         gone()
 
     threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -28,6 +28,8 @@ _POLL_S = 0.1
 # Beyond what a worker may take to finish its calls.
 _GRACE_S = 10.0
 _MOST_DEAD = 16
+FAILED_FOR_GOOD = 2
+"""The exit code of a command that fails for good: see ``pipestream.cli.main``."""
 
 Command = Callable[[WorkerPlace], Sequence[str]]
 
@@ -50,19 +52,31 @@ def run_workers(command: Command, count: int, *, listen_host: str, advertised_ho
     :param listen_host: where the workers listen; the own ports are reserved there.
     :param advertised_host: the host under which peers on other machines reach this one.
     :param stop_s: how long a worker may take to finish its calls.
-    :return: 0 if all workers stopped by themselves when asked to, else 1.
+    :return: 0 if all workers stopped by themselves when asked to; 2 if one failed for good, as commands do; else 1.
     """
     stopping = threading.Event()
     with reserved_ports(listen_host, [0] * count) as ports, _handling_signals(stopping.set):
         peers = tuple(f"{advertised_host}:{port}" for port in ports)
         workers = [_Worker(index) for index in range(count)]
+        has_failed = False
         try:
-            while not stopping.wait(_POLL_S):
-                for worker in workers:
+            while not has_failed and not stopping.wait(_POLL_S):
+                has_failed = any(_has_failed(worker) for worker in workers)
+                for worker in () if has_failed else workers:
                     _look_after(worker, command, peers)
         finally:
             is_clean = _stop_all(workers, stop_s + _GRACE_S)
+    if has_failed:
+        return FAILED_FOR_GOOD
     return 0 if is_clean else 1
+
+
+def _has_failed(worker: _Worker) -> bool:
+    """Tell whether a worker ended with an error that a restart cannot help, such as a setting that cannot be used."""
+    if worker.process is None or worker.process.poll() != FAILED_FOR_GOOD:
+        return False
+    log.error("worker %d failed for good, so the others are stopped as well", worker.index)
+    return True
 
 
 def _look_after(worker: _Worker, command: Command, peers: tuple[str, ...]) -> None:

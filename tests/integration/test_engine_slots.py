@@ -172,6 +172,11 @@ def test_the_workers_of_a_parent_that_was_killed_stop(parent):
     assert not alive
 
 
+def test_a_worker_that_fails_for_good_stops_the_engine_instead_of_being_restarted():
+    done = subprocess.run([sys.executable, "-c", PARENT, "import sys; sys.exit(2)"], timeout=120)
+    assert done.returncode == 2
+
+
 def read_worker(parent):
     index, pid, dead, address = parent.stdout.readline().split()
     return index, {"pid": int(pid), "dead": int(dead), "address": address}
