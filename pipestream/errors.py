@@ -8,6 +8,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - Overtaken               another run has taken over what this one worked on (range)
       - LeaseLost             the slot was ours and no longer is (range)
       - ProducerFenced        a newer producer writes under the same transactional id (range)
+      - LaneLost              another relay publishes the uploads of a datasource [documents.outbox] (range)
     - LeaseUnavailable        another holder has the slot (range)
     - LeaseStoreUnavailable   the lease store did not answer
     - BrokerUnavailable       no Kafka broker answered (range)
@@ -29,6 +30,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - ExtraMissing            a part is used whose libraries are not installed
     - RequestInvalid          a command or a call asks for something impossible
       - BackfillInvalid       a backfill asks for something impossible [drain.backfill]
+    - DatasourceUnknown       no applied graph has the datasource
     - PluginBroken            a plugin cannot be imported, or fails
     - GraphInvalid            a graph breaks a rule; it lists every problem
     - IdInvalid               an id that cannot become a topic, a key or a path (record)
@@ -336,6 +338,14 @@ class PluginBroken(TerminalError):
 
 class RequestInvalid(TerminalError):
     """A command or a call asks for something impossible: a topic that the graph does not drain, a missing file."""
+
+
+class DatasourceUnknown(TerminalError):
+    """No applied graph has the datasource."""
+
+    def __init__(self, datasource_id: str) -> None:
+        self.datasource_id = datasource_id
+        super().__init__(f"no applied graph has a datasource {datasource_id!r}; apply one, or correct the id")
 
 
 class ConnectorInvalid(TerminalError):

@@ -33,6 +33,13 @@ CALLS_GATHERED = "calls-gathered"
 """Calls are taken for a transaction that has not begun."""
 CALLS_COMMITTED = "calls-committed"
 """Their transaction is committed, and no caller has an answer."""
+UPLOAD_STORED = "upload-stored"
+UPLOAD_RECORDED = "upload-recorded"
+OUTBOX_LOCKED = "outbox-locked"
+OUTBOX_FENCED = "outbox-fenced"
+OUTBOX_CLAIMED = "outbox-claimed"
+OUTBOX_PUBLISHED = "outbox-published"
+OUTBOX_SETTLED = "outbox-settled"
 
 STREAM_RECONCILED = "stream-reconciled"
 STREAM_TAKEN = "stream-taken"
@@ -63,7 +70,19 @@ STREAM_POINTS = (
 SLOT_POINTS = (SLOT_FENCED, SLOT_READ, CALLS_GATHERED, CHUNK_PRODUCED, CALLS_COMMITTED)
 """The points of a slot of the engine. It sends its outputs as a drain sends a chunk's."""
 
-ALL_POINTS = tuple(dict.fromkeys((*POINTS, *SLOT_POINTS, *STREAM_POINTS)))
+UPLOAD_POINTS = (
+    UPLOAD_STORED,
+    UPLOAD_RECORDED,
+    OUTBOX_LOCKED,
+    OUTBOX_FENCED,
+    OUTBOX_CLAIMED,
+    CHUNK_PRODUCED,
+    OUTBOX_PUBLISHED,
+    OUTBOX_SETTLED,
+)
+"""The points of an upload and of the relay that publishes it. It sends references as a drain sends a chunk."""
+
+ALL_POINTS = tuple(dict.fromkeys((*POINTS, *SLOT_POINTS, *STREAM_POINTS, *UPLOAD_POINTS)))
 
 _ACTIONS = "pipestream_testing.fault_actions"
 

@@ -269,6 +269,24 @@ class Settings(BaseSettings):
         "unless the caller or the datasource asks for the direct path.",
     )
 
+    repository_max_upload_bytes: int = Field(
+        64 * 1024 * 1024, ge=1, lt=2**31, description="Largest body of a request that the Repository takes over HTTP."
+    )
+    repository_max_inline_bytes: int = Field(
+        1024 * 1024,
+        ge=0,
+        description="Largest blob that the Repository keeps inside its document; larger ones become objects of their "
+        "own. A datasource's hydration decides before it.",
+    )
+    repository_token: SecretStr | None = Field(
+        None, min_length=1, description="Bearer token that the Repository asks for over HTTP."
+    )
+    webhook_secrets: Annotated[Mapping[str, SecretStr], NoDecode] = Field(
+        {},
+        description="Secrets with which the senders of webhooks sign, by datasource. A table in TOML, a JSON object in "
+        "the environment.",
+    )
+
     spark_master: str = Field(
         "local[2]",
         description="Spark master of `pipestream drain --spark`; drains in Airflow use its connection spark_default.",
@@ -318,6 +336,11 @@ class Settings(BaseSettings):
     @classmethod
     def _read_plugin_secrets(cls, given: Any) -> Any:
         return flatten(_read_table(given, '{"acme.token": "…"}'))
+
+    @field_validator("webhook_secrets", mode="before")
+    @classmethod
+    def _read_webhook_secrets(cls, given: Any) -> Any:
+        return _read_table(given, '{"my-datasource": "…"}')
 
     @field_validator("kafka_options", mode="before")
     @classmethod

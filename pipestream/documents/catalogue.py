@@ -3,50 +3,29 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-import psycopg
 from psycopg.rows import class_row
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg.types.json import Jsonb
 
-from pipestream.errors import DatabaseUnavailable
+from pipestream.documents import outbox
+from pipestream.documents.tables import Tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
+    from pipestream.documents.tables import Connection
     from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
 
 Outcome = Literal["new", "changed", "unchanged"]
 
-# Any constant of our own: processes that make the table at the same time must not get in each other's way.
-_SCHEMA_LOCK = 7_346_210_554_201
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS documents (
-    account_id    text        NOT NULL,
-    datasource_id text        NOT NULL,
-    doc_id        text        NOT NULL,
-    object_key    text        NOT NULL,
-    checksum      text        NOT NULL,
-    size_bytes    bigint      NOT NULL,
-    mime_type     text        NOT NULL,
-    title         text        NOT NULL,
-    created_at    timestamptz NOT NULL DEFAULT now(),
-    updated_at    timestamptz NOT NULL DEFAULT now(),
-    published_at  timestamptz,
-    version       integer     NOT NULL DEFAULT 1,
-    PRIMARY KEY (account_id, datasource_id, doc_id)
-);
-CREATE INDEX IF NOT EXISTS documents_pending ON documents (account_id, datasource_id, doc_id)
-    WHERE published_at IS NULL;
-"""
 _COLUMNS = """account_id, datasource_id, doc_id, object_key, checksum, size_bytes, mime_type, title,
-    created_at, updated_at, published_at, version"""
-_CONNECT_TIMEOUT_S = 10
+    connector_id, document_type, metadata, created_at, updated_at, published_at, version"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +40,9 @@ class Row:
     size_bytes: int
     mime_type: str = ""
     title: str = ""
+    connector_id: str = ""
+    document_type: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +62,18 @@ class Recorded:
 
     row: Catalogued
     outcome: Outcome
+    waiting_id: int | None = None
+    """The number of the reference to it that waits in the outbox."""
+
+
+Announce = Callable[[Catalogued], outbox.Announcement]
 
 
 class Catalogue:
     """The table of documents in PostgreSQL, made on first use. Safe to use from several threads."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._pool = ConnectionPool(
-            settings.postgres_dsn.get_secret_value(),
-            min_size=0,
-            max_size=4,
-            open=False,
-            timeout=_CONNECT_TIMEOUT_S,
-            reconnect_timeout=_CONNECT_TIMEOUT_S,
-            kwargs={"connect_timeout": _CONNECT_TIMEOUT_S, "options": "-c statement_timeout=30000"},
-        )
-        self._ready = False
+    def __init__(self, settings: Settings, tables: Tables | None = None) -> None:
+        self._tables = tables or Tables(settings)
 
     def __enter__(self) -> Catalogue:
         return self
@@ -105,32 +83,59 @@ class Catalogue:
 
     def close(self) -> None:
         """Give back the connections."""
-        self._pool.close()
+        self._tables.close()
 
-    def record(self, rows: Sequence[Row]) -> list[Recorded]:
+    def record(
+        self, rows: Sequence[Row], announce: Announce | None = None, *, force: bool = False
+    ) -> Sequence[Recorded]:
         """Enter documents, in one transaction, and say of each whether it is new, changed or the same.
 
         A changed document gets the next version and is to be published again. No document may appear twice.
 
+        :param announce: makes the reference to a document. References to what is not published yet are put into the
+            outbox in the same transaction, unless they are there already. Without it, nothing is.
+        :param force: put references into the outbox also to what is published already.
         :raises DatabaseUnavailable: PostgreSQL did not answer.
         """
         if not rows:
             return []
         # In one order for everybody, or two transactions could wait for each other's rows.
-        ordered = sorted(rows, key=lambda row: (row.account_id, row.datasource_id, row.doc_id))
-        with self._connection() as connection, connection.transaction():
+        ordered = sorted(rows, key=_key)
+        with self._tables.connection() as connection, connection.transaction():
             new = self._insert(connection, ordered)
             known = self._lock(connection, ordered)
             changed = [row for row in ordered if known[_key(row)].checksum != row.checksum]
             self._update(connection, changed)
             current = self._lock(connection, ordered) if changed else known
-        changed_keys = {_key(row) for row in changed}
+            changed_keys = {_key(row) for row in changed}
+            is_fresh = new | changed_keys
+            fresh = [row for key, row in current.items() if key in is_fresh]
+            rest = [row for key, row in current.items() if key not in is_fresh and (force or row.published_at is None)]
+            waiting = _announce(connection, fresh, rest, announce) if announce else {}
         recorded = []
         for row in rows:
             key = _key(row)
             outcome: Outcome = "new" if key in new else "changed" if key in changed_keys else "unchanged"
-            recorded.append(Recorded(current[key], outcome))
+            recorded.append(Recorded(current[key], outcome, waiting.get(current[key].object_key)))
         return recorded
+
+    def announce_pending(self, account_id: str, datasource_id: str, announce: Announce) -> int:
+        """Put references into the outbox to documents that are neither published nor there; return how many.
+
+        A version before the outbox recorded such documents.
+
+        :raises DatabaseUnavailable: PostgreSQL did not answer.
+        """
+        sql = (
+            f"SELECT {_COLUMNS} FROM documents WHERE account_id = %s AND datasource_id = %s "  # noqa: S608
+            "AND published_at IS NULL AND NOT EXISTS (SELECT FROM outbox "
+            "WHERE outbox.datasource_id = documents.datasource_id AND outbox.object_key = documents.object_key) "
+            "ORDER BY account_id, datasource_id, doc_id FOR UPDATE"
+        )
+        with self._tables.connection() as connection, connection.transaction():
+            with connection.cursor(row_factory=class_row(Catalogued)) as cursor:
+                rows = cursor.execute(sql, (account_id, datasource_id)).fetchall()
+            return len(outbox.insert(connection, [announce(row) for row in rows]))
 
     def find(self, account_id: str, datasource_id: str, doc_id: str) -> Catalogued | None:
         """Return a document's row, if there is one.
@@ -138,7 +143,7 @@ class Catalogue:
         :raises DatabaseUnavailable: PostgreSQL did not answer.
         """
         sql = f"SELECT {_COLUMNS} FROM documents WHERE (account_id, datasource_id, doc_id) = (%s, %s, %s)"  # noqa: S608
-        with self._connection() as connection, connection.cursor(row_factory=class_row(Catalogued)) as cursor:
+        with self._tables.connection() as connection, connection.cursor(row_factory=class_row(Catalogued)) as cursor:
             return cursor.execute(sql, (account_id, datasource_id, doc_id)).fetchone()
 
     def list(
@@ -159,19 +164,28 @@ class Catalogue:
             f"SELECT {_COLUMNS} FROM documents WHERE account_id = %s AND datasource_id = %s AND doc_id > %s "  # noqa: S608
             f"{'AND published_at IS NULL' if pending else ''} ORDER BY doc_id LIMIT %s"
         )
-        with self._connection() as connection, connection.cursor(row_factory=class_row(Catalogued)) as cursor:
+        with self._tables.connection() as connection, connection.cursor(row_factory=class_row(Catalogued)) as cursor:
             return cursor.execute(sql, (account_id, datasource_id, after, limit)).fetchall()
 
-    def mark_published(self, rows: Sequence[Row]) -> None:
-        """Note that Kafka has the references to these versions; a row that changed meanwhile stays pending.
+    def page(self, connector_id: str, after: tuple[str, str, str], limit: int) -> tuple[Sequence[Catalogued], int]:
+        """Return documents of all datasources, in the order of their keys, and how many there are in all.
 
+        :param connector_id: only those that this connector brought; empty: all.
+        :param after: the key of the last document of the page before; empty parts for the first page.
         :raises DatabaseUnavailable: PostgreSQL did not answer.
         """
-        sql = """UPDATE documents SET published_at = now()
-            WHERE (account_id, datasource_id, doc_id) = (%s, %s, %s) AND checksum = %s"""
-        ordered = sorted((*_key(row), row.checksum) for row in rows)
-        with self._connection() as connection, connection.transaction(), connection.cursor() as cursor:
-            cursor.executemany(sql, ordered)
+        wanted = "(%s = '' OR connector_id = %s)"
+        sql = (
+            f"SELECT {_COLUMNS} FROM documents WHERE {wanted} AND (account_id, datasource_id, doc_id) > (%s, %s, %s) "  # noqa: S608
+            "ORDER BY account_id, datasource_id, doc_id LIMIT %s"
+        )
+        filters = (connector_id, connector_id)
+        with self._tables.connection() as connection:
+            with connection.cursor(row_factory=class_row(Catalogued)) as cursor:
+                rows = cursor.execute(sql, (*filters, *after, limit)).fetchall()
+            total = connection.execute(f"SELECT count(*) FROM documents WHERE {wanted}", filters).fetchone()  # noqa: S608
+        assert total is not None
+        return rows, int(total[0])
 
     def forget(self, account_id: str, datasource_id: str, doc_id: str, object_key: str) -> bool:
         """Remove a document's row if it names this object; return False where its reference is still to be published.
@@ -181,57 +195,52 @@ class Catalogue:
         :raises DatabaseUnavailable: PostgreSQL did not answer.
         """
         place = (account_id, datasource_id, doc_id, object_key)
-        with self._connection() as connection, connection.transaction():
-            connection.execute(
-                """DELETE FROM documents WHERE (account_id, datasource_id, doc_id, object_key) = (%s, %s, %s, %s)
-                AND published_at IS NOT NULL""",
-                place,
-            )
+        with self._tables.connection() as connection, connection.transaction():
+            # The lock on the row keeps an upload from announcing it between the look and the deletion.
             pending = connection.execute(
-                """SELECT 1 FROM documents
-                WHERE (account_id, datasource_id, doc_id, object_key) = (%s, %s, %s, %s)""",
+                """SELECT published_at IS NULL FROM documents
+                WHERE (account_id, datasource_id, doc_id, object_key) = (%s, %s, %s, %s) FOR UPDATE""",
                 place,
             ).fetchone()
-        return pending is None
+            if (pending is not None and pending[0]) or outbox.find(connection, datasource_id, [object_key]):
+                return False
+            connection.execute(
+                """DELETE FROM documents
+                WHERE (account_id, datasource_id, doc_id, object_key) = (%s, %s, %s, %s)""",
+                place,
+            )
+        return True
 
-    def remove(self, account_id: str, datasource_id: str, doc_id: str) -> bool:
-        """Remove a document's row, whatever its state; return whether there was one.
+    def waiting(self, datasource_id: str, object_keys: Sequence[str]) -> set[str]:
+        """Return those of some objects to which a reference waits in the outbox.
 
         :raises DatabaseUnavailable: PostgreSQL did not answer.
         """
-        sql = "DELETE FROM documents WHERE (account_id, datasource_id, doc_id) = (%s, %s, %s)"
-        with self._connection() as connection, connection.transaction():
-            return connection.execute(sql, (account_id, datasource_id, doc_id)).rowcount > 0
+        with self._tables.connection() as connection:
+            return set(outbox.find(connection, datasource_id, object_keys))
 
-    @contextmanager
-    def _connection(self) -> Iterator[psycopg.Connection[Any]]:
-        try:
-            self._pool.open()
-            with self._pool.connection() as connection:
-                if not self._ready:
-                    with connection.transaction():
-                        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
-                        connection.execute(_SCHEMA)
-                    self._ready = True
-                yield connection
-        except PoolTimeout:
-            # The pool's own message may hold the connection string, and the string a password.
-            raise DatabaseUnavailable(
-                f"PostgreSQL did not accept a connection within {_CONNECT_TIMEOUT_S} s; "
-                f"check that it runs and that PIPESTREAM_POSTGRES_DSN is right"
-            ) from None
-        except psycopg.Error as error:
-            raise DatabaseUnavailable(f"PostgreSQL: {_public_message(error)}") from None
+    def remove(self, account_id: str, datasource_id: str, doc_id: str) -> bool:
+        """Remove a document's row and the references to it that wait, whatever its state; return whether there was one.
 
-    def _insert(self, connection: psycopg.Connection[Any], rows: Sequence[Row]) -> set[tuple[str, ...]]:
+        :raises DatabaseUnavailable: PostgreSQL did not answer.
+        """
+        place = (account_id, datasource_id, doc_id)
+        of_document = "WHERE (account_id, datasource_id, doc_id) = (%s, %s, %s)"
+        with self._tables.connection() as connection, connection.transaction():
+            removed = connection.execute(f"DELETE FROM documents {of_document}", place).rowcount  # noqa: S608
+            connection.execute(f"DELETE FROM outbox {of_document}", place)  # noqa: S608
+        return removed > 0
+
+    def _insert(self, connection: Connection, rows: Sequence[Row]) -> set[tuple[str, str, str]]:
         sql = """INSERT INTO documents
-                (account_id, datasource_id, doc_id, object_key, checksum, size_bytes, mime_type, title)
+                (account_id, datasource_id, doc_id, object_key, checksum, size_bytes, mime_type, title,
+                connector_id, document_type, metadata)
             SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[],
-                %s::bigint[], %s::text[], %s::text[])
+                %s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::jsonb[])
             ON CONFLICT DO NOTHING RETURNING account_id, datasource_id, doc_id"""
         return set(connection.execute(sql, _columns(rows)).fetchall())
 
-    def _lock(self, connection: psycopg.Connection[Any], rows: Sequence[Row]) -> dict[tuple[str, ...], Catalogued]:
+    def _lock(self, connection: Connection, rows: Sequence[Row]) -> dict[tuple[str, str, str], Catalogued]:
         sql = (
             f"SELECT {_COLUMNS} FROM documents WHERE (account_id, datasource_id, doc_id) IN "  # noqa: S608
             "(SELECT * FROM unnest(%s::text[], %s::text[], %s::text[])) "
@@ -240,15 +249,31 @@ class Catalogue:
         with connection.cursor(row_factory=class_row(Catalogued)) as cursor:
             return {_key(row): row for row in cursor.execute(sql, _columns(rows)[:3])}
 
-    def _update(self, connection: psycopg.Connection[Any], rows: Sequence[Row]) -> None:
-        sql = """UPDATE documents SET object_key = %s, checksum = %s, size_bytes = %s, mime_type = %s,
-                title = %s, version = version + 1, updated_at = now(), published_at = NULL
+    def _update(self, connection: Connection, rows: Sequence[Row]) -> None:
+        sql = """UPDATE documents SET object_key = %s, checksum = %s, size_bytes = %s, mime_type = %s, title = %s,
+                connector_id = %s, document_type = %s, metadata = %s,
+                version = version + 1, updated_at = now(), published_at = NULL
             WHERE (account_id, datasource_id, doc_id) = (%s, %s, %s)"""
+        columns = _columns(rows)
         with connection.cursor() as cursor:
-            cursor.executemany(
-                sql,
-                [(row.object_key, row.checksum, row.size_bytes, row.mime_type, row.title, *_key(row)) for row in rows],
-            )
+            cursor.executemany(sql, list(zip(*columns[3:], *columns[:3], strict=True)))
+
+
+def _announce(
+    connection: Connection, fresh: Sequence[Catalogued], rest: Sequence[Catalogued], announce: Announce
+) -> dict[str, int]:
+    """Put references into the outbox; return their numbers by object key.
+
+    :param fresh: new versions. Each gets a reference of its own, also where an older one to the same content waits: a
+        third version may be between the two.
+    :param rest: known versions, which get one if none waits.
+    """
+    found: dict[str, int] = {}
+    for datasource_id in {row.datasource_id for row in rest}:
+        keys = [row.object_key for row in rest if row.datasource_id == datasource_id]
+        found |= outbox.find(connection, datasource_id, keys)
+    missing = [row for row in rest if row.object_key not in found]
+    return found | outbox.insert(connection, [announce(row) for row in (*fresh, *missing)])
 
 
 def _key(row: Row) -> tuple[str, str, str]:
@@ -265,10 +290,7 @@ def _columns(rows: Sequence[Row]) -> list[list[Any]]:
         "size_bytes",
         "mime_type",
         "title",
+        "connector_id",
+        "document_type",
     )
-    return [[getattr(row, name) for row in rows] for name in names]
-
-
-def _public_message(error: psycopg.Error) -> str:
-    """What the server said, which never holds our connection string; else only the kind of error."""
-    return error.diag.message_primary or type(error).__name__
+    return [[getattr(row, name) for row in rows] for name in names] + [[Jsonb(dict(row.metadata)) for row in rows]]

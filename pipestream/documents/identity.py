@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pipestream.documents.blobs import detach_blobs, inline_limit
 from pipestream.errors import IdInvalid
 from pipestream.gen.ai.pipestream.data.v1 import pipeline_core_types_pb2 as wire
 from pipestream.ids import check_key_part
@@ -27,18 +29,32 @@ class Prepared:
     checksum: str
     title: str
     mime_type: str
+    connector_id: str = ""
+    document_type: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """What the caller says of it, for the catalogue only."""
+    blobs: tuple[tuple[str, bytes], ...] = ()
+    """Objects to store before the document, which refers to them: their keys and bytes."""
 
     @property
     def size_bytes(self) -> int:
         return len(self.data)
 
 
-def prepare(document: PipeDoc, datasource: Datasource) -> Prepared:
+def prepare(
+    document: PipeDoc,
+    datasource: Datasource,
+    *,
+    max_inline_bytes: int | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> Prepared:
     """Return ``document`` as it will be stored for ``datasource``; the document itself is left as it is.
 
     The datasource decides whose document it is. An id that is not given is derived from where the document
     comes from, so that the next upload from there is the same document.
 
+    :param max_inline_bytes: blobs that are larger become objects of their own; None: as the datasource says.
+    :param metadata: what the catalogue keeps with it.
     :raises IdInvalid: the id cannot be used, or there is nothing to derive one from.
     """
     own = PipeDoc()
@@ -54,6 +70,7 @@ def prepare(document: PipeDoc, datasource: Datasource) -> Prepared:
     own.ownership.datasource_id = datasource.datasource_id
     if datasource.connector is not None and not own.ownership.HasField("connector_id"):
         own.ownership.connector_id = datasource.connector.kind
+    blobs = detach_blobs(own, datasource, inline_limit(datasource, max_inline_bytes))
     # Maps have no order of their own; without this the same document has several checksums.
     data = own.SerializeToString(deterministic=True)
     return Prepared(
@@ -62,6 +79,10 @@ def prepare(document: PipeDoc, datasource: Datasource) -> Prepared:
         checksum=hashlib.sha256(data).hexdigest(),
         title=_column(own.search_metadata.title),
         mime_type=_column(own.search_metadata.mime_type or own.blob_bag.blob.mime_type),
+        connector_id=_column(own.ownership.connector_id),
+        document_type=_column(own.search_metadata.document_type),
+        metadata={_column(name): _column(value) for name, value in (metadata or {}).items()},
+        blobs=tuple(blobs),
     )
 
 

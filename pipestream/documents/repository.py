@@ -1,29 +1,31 @@
-"""The way in for documents: store, enter into the catalogue, publish the reference, in this order.
+"""The way in for documents: store the object, record document and reference together, publish the reference.
 
-A crash after any step loses nothing. Before the catalogue, the object is there without a row, and the next
-upload writes it again under the same key. Before the publication, the row says that it is pending: the next
-upload of the document publishes it, and so does ``publish_pending``. A crash between Kafka's confirmation and
-the note of it publishes a reference twice, so intake is at least once; from the intake topic on it is exactly
-once.
+Each upload is published exactly once, whatever dies when. Before the record, there is an object without a row, and the
+next upload writes it again under the same key. The record is one transaction in PostgreSQL: the document's row in the
+catalogue, and its reference in the outbox. From then on the relay publishes the reference once; ``relay.py`` says how.
+An upload that is repeated after its record finds the same content, and publishes nothing more.
 """
 
 from __future__ import annotations
 
 import logging
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipestream.documents.catalogue import Catalogue, Row
 from pipestream.documents.identity import Prepared, prepare
-from pipestream.documents.publish import IntakePublisher
-from pipestream.documents.references import upload_key
-from pipestream.errors import IdInvalid
-from pipestream.objects.store import open_store
+from pipestream.documents.outbox import Outbox
+from pipestream.documents.publish import IntakeTopics
+from pipestream.documents.relay import Relay
+from pipestream.documents.tables import Tables
+from pipestream.documents.uploads import Uploads
+from pipestream.errors import IdInvalid, PipestreamError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pipestream.documents.catalogue import Catalogued, Outcome
+    from pipestream.documents.catalogue import Outcome, Recorded
     from pipestream.graph.model import Datasource
     from pipestream.settings import Settings
     from pipestream.wire import PipeDoc
@@ -56,9 +58,14 @@ class Repository:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._store = open_store(settings.store_uri, settings)
-        self._catalogue = Catalogue(settings)
-        self._publisher = IntakePublisher(settings)
+        self._settings = settings
+        self._tables = Tables(settings)
+        self._uploads = Uploads(settings, self._tables)
+        self._outbox = Outbox(self._tables)
+        self._topics = IntakeTopics(settings)
+        self._relays: dict[str, Relay] = {}
+        # One thread: a batch is published while the next one is stored, and the order of batches is kept.
+        self._publishing = ThreadPoolExecutor(1, thread_name_prefix="outbox")
 
     def __enter__(self) -> Repository:
         return self
@@ -67,10 +74,12 @@ class Repository:
         self.close()
 
     def close(self) -> None:
-        """Give back connections and threads."""
-        self._publisher.close()
-        self._catalogue.close()
-        self._store.close()
+        """Wait for what is being published, and give back connections and threads."""
+        self._publishing.shutdown()
+        for relay in self._relays.values():
+            relay.close()
+        self._uploads.close()
+        self._tables.close()
 
     def upload(self, document: PipeDoc, datasource: Datasource, *, force: bool = False) -> Upload:
         """Take one document in; see ``upload_many``."""
@@ -94,7 +103,52 @@ class Repository:
             uploaded.
         :raises StoreUnavailable, DatabaseUnavailable, BrokerUnavailable: repeat the upload.
         """
-        topic = self._publisher.check_topic(datasource)
+        topic = self._topics.check(datasource.datasource_id)
+        relay = self._relay(datasource)
+        # Its start takes a second at worst, which passes while the first batch is gathered and stored.
+        self._publishing.submit(_start_quietly, relay)
+        before: _Recording | None = None
+        for batch in self._batches(documents, datasource, refused):
+            if isinstance(batch, IdInvalid):
+                yield from _finish(before)
+                raise batch
+            try:
+                recording = self._record(batch, datasource, topic, force, relay)
+            except PipestreamError:
+                yield from _finish(before)
+                raise
+            yield from _finish(before)
+            before = recording
+        yield from _finish(before)
+
+    def publish_pending(self, datasource: Datasource) -> int:
+        """Publish what was recorded and not published; return how many references.
+
+        :raises TopicMissing: the datasource has no intake topic.
+        :raises DatabaseUnavailable, BrokerUnavailable: repeat it.
+        """
+        self._topics.check(datasource.datasource_id)
+        self._uploads.announce_pending(datasource)
+        waiting = self._outbox.ids(datasource.datasource_id)
+        if waiting:
+            self._publishing.submit(self._relay(datasource).publish, waiting).result()
+        return len(waiting)
+
+    def _relay(self, datasource: Datasource) -> Relay:
+        found = self._relays.get(datasource.datasource_id)
+        if found is None:
+            found = self._relays[datasource.datasource_id] = Relay(
+                self._settings, self._outbox, datasource.datasource_id
+            )
+        return found
+
+    def _batches(
+        self,
+        documents: Iterable[PipeDoc],
+        datasource: Datasource,
+        refused: Callable[[PipeDoc, IdInvalid], None] | None,
+    ) -> Iterator[Mapping[str, Prepared] | IdInvalid]:
+        """Yield documents in batches, none of them twice in one; the error last, if a document ends it all."""
         batch: dict[str, Prepared] = {}
         size_bytes = 0
         for document in documents:
@@ -104,84 +158,55 @@ class Repository:
                 if refused is not None:
                     refused(document, error)
                     continue
-                yield from self._upload(batch, datasource, topic, force)
-                raise
+                if batch:
+                    yield batch
+                yield error
+                return
             if len(batch) >= _BATCH_DOCUMENTS or size_bytes >= _BATCH_BYTES or prepared.doc_id in batch:
-                yield from self._upload(batch, datasource, topic, force)
+                yield batch
                 batch, size_bytes = {}, 0
             batch[prepared.doc_id] = prepared
             size_bytes += prepared.size_bytes
-        yield from self._upload(batch, datasource, topic, force)
+        if batch:
+            yield batch
 
-    def publish_pending(self, datasource: Datasource) -> int:
-        """Publish what was stored and catalogued but not confirmed by Kafka; return how many references.
-
-        Do not run it during an upload to the same datasource: the batch of the upload is pending too and would be
-        published twice.
-
-        :raises TopicMissing: the datasource has no intake topic.
-        :raises DatabaseUnavailable, BrokerUnavailable: repeat it.
-        """
-        self._publisher.check_topic(datasource)
-        published = 0
-        after = ""
-        while True:
-            rows = self._catalogue.list(
-                datasource.account_id,
-                datasource.datasource_id,
-                after=after,
-                limit=_BATCH_DOCUMENTS,
-                pending=True,
-            )
-            if not rows:
-                return published
-            self._publish(rows, datasource)
-            published += len(rows)
-            after = rows[-1].doc_id
-
-    def _publish(self, rows: Sequence[Catalogued], datasource: Datasource) -> None:
-        if not rows:
-            return
-        confirmed, error = self._publisher.publish(rows, datasource)
-        # Also when some failed: what is noted now is not published twice by the next try.
-        self._catalogue.mark_published(confirmed)
-        if error is not None:
-            raise error
-
-    def _upload(
-        self, batch: Mapping[str, Prepared], datasource: Datasource, topic: str, force: bool
-    ) -> Iterator[Upload]:
-        if not batch:
-            return
-        rows = [_row(prepared, datasource) for prepared in batch.values()]
-        self._store.put_many([(row.object_key, batch[row.doc_id].data) for row in rows])
-        recorded = self._catalogue.record(rows)
-        due = [entry.row for entry in recorded if force or entry.row.published_at is None]
-        self._publish(due, datasource)
-        log.info("%s: took in %d documents, published %d references", topic, len(batch), len(due))
-        published = {row.doc_id for row in due}
-        for entry in recorded:
-            row = entry.row
-            yield Upload(
-                doc_id=row.doc_id,
-                object_key=row.object_key,
-                checksum=row.checksum,
-                size_bytes=row.size_bytes,
-                topic=topic,
-                outcome=entry.outcome,
-                published=row.doc_id in published,
-            )
+    def _record(
+        self, batch: Mapping[str, Prepared], datasource: Datasource, topic: str, force: bool, relay: Relay
+    ) -> _Recording:
+        """Store and record a batch, and begin to publish it."""
+        recorded = self._uploads.record(list(batch.values()), datasource, force=force)
+        waiting = [each.waiting_id for each in recorded if each.waiting_id is not None]
+        log.info("%s: took in %d documents, %d references to publish", topic, len(batch), len(waiting))
+        return _Recording(topic, recorded, self._publishing.submit(relay.publish, waiting))
 
 
-def _row(prepared: Prepared, datasource: Datasource) -> Row:
-    key = upload_key(datasource.account_id, datasource.datasource_id, prepared.doc_id, prepared.checksum)
-    return Row(
-        account_id=datasource.account_id,
-        datasource_id=datasource.datasource_id,
-        doc_id=prepared.doc_id,
-        object_key=key,
-        checksum=prepared.checksum,
-        size_bytes=prepared.size_bytes,
-        mime_type=prepared.mime_type,
-        title=prepared.title,
-    )
+@dataclass(frozen=True, slots=True)
+class _Recording:
+    """A batch that is recorded and being published."""
+
+    topic: str
+    recorded: Sequence[Recorded]
+    published: Future[None]
+
+
+def _finish(recording: _Recording | None) -> Iterator[Upload]:
+    """Wait until a batch is published, and yield what became of its documents."""
+    if recording is None:
+        return
+    recording.published.result()
+    for entry in recording.recorded:
+        row = entry.row
+        yield Upload(
+            doc_id=row.doc_id,
+            object_key=row.object_key,
+            checksum=row.checksum,
+            size_bytes=row.size_bytes,
+            topic=recording.topic,
+            outcome=entry.outcome,
+            published=entry.waiting_id is not None,
+        )
+
+
+def _start_quietly(relay: Relay) -> None:
+    with suppress(PipestreamError):  # whoever publishes tries again, and says why it fails
+        relay.start()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pipestream.settings import Settings
 
 UPLOADS = "documents"
+BLOBS = "blobs"
 OUTPUTS = "streams"
 
 

@@ -56,5 +56,7 @@ LEASE_SINCE = _gauge(
 GRPC_CALLS = _counter("grpc_calls", "gRPC calls that were answered, by status code.", "method", "code")
 GRPC_DURATION = _seconds("grpc_call_duration", "From a gRPC call to its answer.", "method")
 HTTP_REQUESTS = _counter("http_requests", "HTTP requests that were answered, by status code.", "route", "code")
+UPLOADS = _counter("repository_uploads", "Documents that were taken in, by outcome.", "datasource", "outcome")
+OUTBOX_WAITING = _gauge("repository_outbox_waiting", "References that wait to be published.", "datasource")
 RUNS = _counter("drain_runs", "Batch runs of a topic, by how they ended.", "graph", "topic", "status")
 RUN_SECONDS = _counter("drain_run_seconds", "Time that batch runs took.", "graph", "topic")

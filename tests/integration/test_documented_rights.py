@@ -19,9 +19,11 @@ from confluent_kafka.admin import (
 )
 
 from pipestream.deployment.versions import GraphVersions
+from pipestream.documents.repository import Repository
 from pipestream.errors import BrokerRefused
 from pipestream.retention.expire import expire_documents
 from pipestream.settings import Settings
+from pipestream.wire import PipeDoc
 from pipestream_testing.pipeline import Pipeline
 from pipestream_testing.secured_kafka import LIMITED_USER, secured_kafka
 from pipestream_testing.waiting import wait_until
@@ -31,7 +33,7 @@ pytestmark = pytest.mark.stack
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "production.md").read_text()
 KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "transactional": ResourceType.TRANSACTIONAL_ID}
 OPERATIONS = {"Read": AclOperation.READ, "Write": AclOperation.WRITE, "Describe": AclOperation.DESCRIBE}
-OPERATIONS |= {"DescribeConfigs": AclOperation.DESCRIBE_CONFIGS}
+OPERATIONS |= {"DescribeConfigs": AclOperation.DESCRIBE_CONFIGS, "Create": AclOperation.CREATE}
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +97,12 @@ def test_with_the_rights_of_ingestion_and_drains_documents_go_in_and_through(lim
     grant(secured, documented_rights("drains", unique) + documented_rights("ingestion", unique))
 
     limited.send(f"intake.{unique}", ["a", "bad"])
+    with Repository(limited.settings) as repository:
+        repository.upload(PipeDoc(doc_id="uploaded"), limited.graph.datasources[0])
     first = limited.drain(f"intake.{unique}", "run-1")
     second = limited.drain(f"pipestream.{unique}.second", "run-2")
 
-    assert (first.records, second.records, second.dead_letters) == (2, 2, 1)
+    assert (first.records, second.records, second.dead_letters) == (3, 3, 1)
 
 
 def test_a_right_that_is_missing_ends_a_run_at_once(limited, secured, unique):

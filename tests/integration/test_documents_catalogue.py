@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from pipestream.documents.catalogue import Catalogue, Row
+from pipestream.documents.outbox import Announcement, LaneLost, Outbox
+from pipestream.documents.tables import Tables
 from pipestream.errors import DatabaseUnavailable
 
 pytestmark = pytest.mark.stack
@@ -14,9 +17,30 @@ ROW = Row("acme", "files", "doc-1", "documents/acme/files/doc-1/a.pb", "a" * 64,
 
 
 @pytest.fixture
-def catalogue(settings):
-    with Catalogue(settings) as opened:
+def tables(settings):
+    with closing(Tables(settings)) as opened:
         yield opened
+
+
+@pytest.fixture
+def catalogue(settings, tables):
+    with Catalogue(settings, tables) as opened:
+        yield opened
+
+
+@pytest.fixture
+def outbox(tables):
+    return Outbox(tables)
+
+
+def reference(row):
+    return Announcement(row.account_id, row.datasource_id, row.doc_id, row.object_key, b"value", {"name": "value"})
+
+
+def settle_all(outbox):
+    """Bring what waits to its end, as if it were published."""
+    token, _ = outbox.take_over("files")
+    outbox.settle("files", token, outbox.claim("files", token, "batch", 100))
 
 
 def test_says_whether_a_document_is_new_unchanged_or_changed(catalogue):
@@ -28,9 +52,9 @@ def test_says_whether_a_document_is_new_unchanged_or_changed(catalogue):
     assert outcomes == ["new", "unchanged", "changed", "unchanged", "changed"]
 
 
-def test_a_changed_document_gets_the_next_version_and_is_to_be_published_again(catalogue):
-    catalogue.record([ROW])
-    catalogue.mark_published([ROW])
+def test_a_changed_document_gets_the_next_version_and_is_to_be_published_again(catalogue, outbox):
+    catalogue.record([ROW], reference)
+    settle_all(outbox)
     assert catalogue.find("acme", "files", "doc-1").published_at is not None
 
     changed = replace(ROW, checksum="b" * 64, object_key="k2", title="Two", size_bytes=13)
@@ -41,13 +65,55 @@ def test_a_changed_document_gets_the_next_version_and_is_to_be_published_again(c
     assert catalogue.find("acme", "files", "doc-1") == recorded.row
 
 
-def test_a_document_that_changed_while_its_reference_was_on_its_way_stays_pending(catalogue):
-    catalogue.record([ROW])
-    catalogue.record([replace(ROW, checksum="b" * 64)])
+def test_a_document_that_changed_while_its_reference_was_on_its_way_stays_pending(catalogue, outbox):
+    catalogue.record([ROW], reference)
+    token, _ = outbox.take_over("files")
+    batch = outbox.claim("files", token, "batch-1", 100)
+    catalogue.record([replace(ROW, checksum="b" * 64, object_key="k2")], reference)
 
-    catalogue.mark_published([ROW])
+    outbox.settle("files", token, batch)
 
     assert catalogue.find("acme", "files", "doc-1").published_at is None
+    assert catalogue.waiting("files", [ROW.object_key, "k2"]) == {"k2"}
+
+
+def test_a_document_is_recorded_with_its_reference_or_not_at_all(catalogue, outbox):
+    def fail(_row):
+        raise DatabaseUnavailable("cut off")
+
+    with pytest.raises(DatabaseUnavailable):
+        catalogue.record([ROW], fail)
+
+    assert catalogue.find("acme", "files", "doc-1") is None
+    assert outbox.counts() == {}
+
+
+def test_only_the_relay_that_took_over_last_claims_and_settles(catalogue, outbox):
+    catalogue.record([ROW], reference)
+    old, nothing = outbox.take_over("files")
+    batch = outbox.claim("files", old, "batch-1", 100)
+
+    new, left = outbox.take_over("files")
+
+    assert (nothing, left) == (None, batch)
+    with pytest.raises(LaneLost):
+        outbox.claim("files", old, "batch-2", 100)
+    with pytest.raises(LaneLost):
+        outbox.settle("files", old, batch)
+    outbox.settle("files", new, left)
+    assert outbox.counts() == {}
+
+
+def test_a_document_whose_reference_waits_is_not_forgotten_and_a_removed_one_is_not_published(catalogue, outbox):
+    place = ("acme", "files", "doc-1")
+    catalogue.record([ROW], reference)
+    settle_all(outbox)
+    catalogue.record([ROW], reference, force=True)
+
+    assert not catalogue.forget(*place, ROW.object_key)
+    assert catalogue.remove(*place)
+    assert outbox.counts() == {}
+    assert catalogue.forget(*place, ROW.object_key)
 
 
 def test_several_documents_are_recorded_in_the_order_given(catalogue):
@@ -62,10 +128,11 @@ def test_several_documents_are_recorded_in_the_order_given(catalogue):
     ]
 
 
-def test_lists_the_documents_of_one_datasource_page_by_page(catalogue):
+def test_lists_the_documents_of_one_datasource_page_by_page(catalogue, outbox):
     rows = [replace(ROW, doc_id=f"doc-{number}") for number in range(5)]
+    catalogue.record([rows[1]], reference)
+    settle_all(outbox)
     catalogue.record([*rows, replace(ROW, datasource_id="other", doc_id="foreign")])
-    catalogue.mark_published([rows[1]])
 
     first = catalogue.list("acme", "files", limit=3)
     rest = catalogue.list("acme", "files", after=first[-1].doc_id)

@@ -1,22 +1,28 @@
 from __future__ import annotations
 
 import dataclasses
-import time
+from collections import Counter
 
+import psycopg
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from pipestream import faults
 from pipestream.documents import repository as repository_module
 from pipestream.documents.catalogue import Catalogue
+from pipestream.documents.identity import prepare
 from pipestream.documents.references import key_of
 from pipestream.documents.repository import Repository
-from pipestream.errors import BrokerUnavailable, IdInvalid, StoreRefused, TopicMissing
+from pipestream.documents.tables import Tables
+from pipestream.documents.uploads import Uploads
+from pipestream.errors import BrokerUnavailable, IdInvalid, Overtaken, StoreRefused, TopicMissing, TransientError
 from pipestream.graph.model import Connector, Datasource
 from pipestream.objects.store import open_store
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
 from pipestream.wire import PipeDoc, PipeStream
+from pipestream_testing import fault_actions
+from pipestream_testing.pipeline import read_topic
 
 pytestmark = pytest.mark.stack
 
@@ -33,32 +39,19 @@ def repository(settings):
         yield opened
 
 
+@pytest.fixture
+def uploads(settings):
+    """Takes documents in and publishes nothing."""
+    tables = Tables(settings)
+    opened = Uploads(settings, tables)
+    yield opened
+    opened.close()
+    tables.close()
+
+
 def records(settings, datasource):
     """Return all records of the intake topic, by partition and offset."""
-    topic = f"intake.{datasource.datasource_id}"
-    consumer = Consumer(
-        {
-            "bootstrap.servers": settings.kafka_bootstrap,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-        }
-    )
-    try:
-        found = []
-        for partition in (0, 1):
-            target = TopicPartition(topic, partition, 0)
-            _, high = consumer.get_watermark_offsets(target, timeout=120)
-            consumer.assign([target])
-            deadline = time.monotonic() + 120
-            for _ in range(high):
-                message = consumer.poll(max(deadline - time.monotonic(), 0))
-                assert message is not None
-                assert message.error() is None
-                found.append(message)
-        return found
-    finally:
-        consumer.close()
+    return [each.record for each in read_topic(settings, f"intake.{datasource.datasource_id}")]
 
 
 def document(doc_id: str = "doc-1", title: str = "One") -> PipeDoc:
@@ -72,13 +65,13 @@ def test_an_upload_is_stored_catalogued_and_published(settings, repository, data
     upload = repository.upload(document(), datasource)
 
     (record,) = records(settings, datasource)
-    stream = PipeStream.FromString(record.value())
+    stream = PipeStream.FromString(record.value)
     with open_store(settings.store_uri, settings) as store:
         stored = PipeDoc.FromString(store.get(key_of(stream)))
     with Catalogue(settings) as catalogue:
         row = catalogue.find("acme", datasource.datasource_id, "doc-1")
 
-    assert (upload.outcome, upload.published, upload.topic) == ("new", True, record.topic())
+    assert (upload.outcome, upload.published, upload.topic) == ("new", True, record.topic)
     assert key_of(stream) == upload.object_key == row.object_key
     assert stored.search_metadata.title == "One"
     assert (stored.ownership.account_id, stored.ownership.datasource_id) == ("acme", datasource.datasource_id)
@@ -95,10 +88,10 @@ def test_the_record_says_what_the_drain_needs(settings, repository, datasource):
     repository.upload(document(), datasource)
 
     (record,) = records(settings, datasource)
-    stream = PipeStream.FromString(record.value())
+    stream = PipeStream.FromString(record.value)
 
-    assert record.key() == b"doc-1"
-    assert dict(record.headers()) == {
+    assert record.key == b"doc-1"
+    assert dict(record.headers) == {
         "pipestream-doc-id": b"doc-1",
         "content-type": b"application/x-protobuf; messageType=ai.pipestream.data.v1.PipeStream",
     }
@@ -145,7 +138,7 @@ def test_many_documents_are_taken_in_batches_and_answered_in_order(settings, rep
 
     assert [upload.doc_id for upload in uploads] == ids
     assert {upload.outcome for upload in uploads} == {"new"}
-    assert sorted(record.key().decode() for record in records(settings, datasource)) == ids
+    assert sorted(record.key.decode() for record in records(settings, datasource)) == ids
 
 
 def test_a_document_twice_in_one_upload_keeps_its_order_and_the_last_wins(settings, repository, datasource):
@@ -159,28 +152,32 @@ def test_a_document_twice_in_one_upload_keeps_its_order_and_the_last_wins(settin
     assert (row.title, row.version) == ("Two", 2)
 
 
-def test_what_was_catalogued_but_not_published_is_published_by_publish_pending(
-    settings, repository, datasource, monkeypatch
-):
-    nothing_confirmed = ([], BrokerUnavailable("cut off"))
-    with monkeypatch.context() as patch:
-        patch.setattr(repository._publisher, "publish", lambda *_: nothing_confirmed)
-        with pytest.raises(BrokerUnavailable):
-            list(repository.upload_many([document("a"), document("b")], datasource))
+@pytest.fixture
+def fail_at(monkeypatch):
+    """Let this process fail at a named point, once."""
+
+    def fail_at(point):
+        monkeypatch.setattr(fault_actions, "_reached", Counter())
+        monkeypatch.setenv(faults.VARIABLE, f"{point}=fail")
+
+    return fail_at
+
+
+def test_what_was_recorded_but_not_published_is_published_by_publish_pending(settings, repository, datasource, fail_at):
+    fail_at(faults.OUTBOX_CLAIMED)
+    with pytest.raises(TransientError):
+        list(repository.upload_many([document("a"), document("b")], datasource))
     assert records(settings, datasource) == []
 
     assert repository.publish_pending(datasource) == 2
     assert repository.publish_pending(datasource) == 0
-    assert sorted(record.key() for record in records(settings, datasource)) == [b"a", b"b"]
+    assert sorted(record.key for record in records(settings, datasource)) == [b"a", b"b"]
 
 
-def test_what_was_catalogued_but_not_published_is_published_by_the_next_upload(
-    settings, repository, datasource, monkeypatch
-):
-    with monkeypatch.context() as patch:
-        patch.setattr(repository._publisher, "publish", lambda *_: ([], BrokerUnavailable("cut off")))
-        with pytest.raises(BrokerUnavailable):
-            repository.upload(document(), datasource)
+def test_what_was_recorded_but_not_published_is_published_by_the_next_upload(settings, repository, datasource, fail_at):
+    fail_at(faults.OUTBOX_CLAIMED)
+    with pytest.raises(TransientError):
+        repository.upload(document(), datasource)
 
     again = repository.upload(document(), datasource)
 
@@ -188,22 +185,69 @@ def test_what_was_catalogued_but_not_published_is_published_by_the_next_upload(
     assert len(records(settings, datasource)) == 1
 
 
-def test_references_that_were_confirmed_before_an_error_are_not_published_twice(
-    settings, repository, datasource, monkeypatch
+@pytest.mark.parametrize("point", [faults.CHUNK_PRODUCED, faults.OUTBOX_PUBLISHED])
+def test_references_are_published_once_whether_the_relay_failed_before_or_after_kafkas_commit(
+    settings, repository, datasource, fail_at, point
 ):
-    real = repository._publisher.publish
+    fail_at(point)
+    with pytest.raises(TransientError):
+        list(repository.upload_many([document("a"), document("b")], datasource))
 
-    def publish_half(rows, source):
-        confirmed, _ = real(rows[:1], source)
-        return confirmed, BrokerUnavailable("cut off")
+    list(repository.upload_many([document("a"), document("b")], datasource))
 
-    with monkeypatch.context() as patch:
-        patch.setattr(repository._publisher, "publish", publish_half)
-        with pytest.raises(BrokerUnavailable):
-            list(repository.upload_many([document("a"), document("b")], datasource))
+    assert sorted(record.key for record in records(settings, datasource)) == [b"a", b"b"]
+    with Catalogue(settings) as catalogue:
+        assert list(catalogue.list("acme", datasource.datasource_id, pending=True)) == []
+
+
+def test_a_document_that_changes_back_before_it_is_published_is_published_three_times_in_order(
+    settings, repository, datasource, uploads
+):
+    for title in ("One", "Two", "One"):
+        uploads.record([prepare(document(title=title), datasource)], datasource)
+
+    assert repository.publish_pending(datasource) == 3
+    keys = [key_of(PipeStream.FromString(record.value)) for record in records(settings, datasource)]
+    with open_store(settings.store_uri, settings) as store:
+        titles = [PipeDoc.FromString(store.get(key)).search_metadata.title for key in keys]
+    assert titles == ["One", "Two", "One"]
+
+
+def test_two_processes_take_turns_at_one_datasource(settings, repository, datasource):
+    with Repository(settings) as other:
+        for number in range(3):
+            assert repository.upload(document(f"a-{number}"), datasource).published
+            assert other.upload(document(f"b-{number}"), datasource).published
+
+    keys = sorted(record.key.decode() for record in records(settings, datasource))
+    assert keys == ["a-0", "a-1", "a-2", "b-0", "b-1", "b-2"]
+
+
+def test_a_relay_that_was_overtaken_publishes_nothing_more(settings, repository, datasource, uploads):
+    repository.upload(document("first"), datasource)
+    overtaken = repository._relays[datasource.datasource_id]
+    with Repository(settings) as other:
+        other.upload(document("second"), datasource)
+        uploads.record([prepare(document("waiting"), datasource)], datasource)
+
+        with pytest.raises(Overtaken):
+            overtaken.publish_waiting()
+
+    assert sorted(record.key for record in records(settings, datasource)) == [b"first", b"second"]
+    assert repository.publish_pending(datasource) == 1
+    assert sorted(record.key for record in records(settings, datasource)) == [b"first", b"second", b"waiting"]
+
+
+def test_documents_that_a_version_without_an_outbox_recorded_are_published(settings, repository, datasource):
+    upload = repository.upload(document(), datasource)
+    with psycopg.connect(settings.postgres_dsn.get_secret_value(), autocommit=True) as connection:
+        connection.execute("UPDATE documents SET published_at = NULL")
 
     assert repository.publish_pending(datasource) == 1
-    assert sorted(record.key() for record in records(settings, datasource)) == [b"a", b"b"]
+    assert repository.publish_pending(datasource) == 0
+
+    keys = [key_of(PipeStream.FromString(record.value)) for record in records(settings, datasource)]
+    assert keys == [upload.object_key] * 2
 
 
 def test_a_datasource_without_an_intake_topic_is_refused_before_anything_is_stored(settings, repository, unique):
@@ -236,7 +280,7 @@ def test_documents_before_one_with_a_bad_id_are_uploaded(settings, repository, d
     assert next(uploads).doc_id == "good"
     with pytest.raises(IdInvalid, match="bad"):
         next(uploads)
-    assert [record.key() for record in records(settings, datasource)] == [b"good"]
+    assert [record.key for record in records(settings, datasource)] == [b"good"]
 
 
 def test_an_object_store_that_is_not_there_stops_before_the_catalogue(settings, datasource):

@@ -1,0 +1,111 @@
+"""The Repository's tables in PostgreSQL: the catalogue of documents, and the outbox of their references."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from pipestream.errors import DatabaseUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pipestream.settings import Settings
+
+Connection = psycopg.Connection[Any]
+
+# Any constant of our own: processes that make the tables at the same time must not get in each other's way.
+_SCHEMA_LOCK = 7_346_210_554_201
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS documents (
+    account_id    text        NOT NULL,
+    datasource_id text        NOT NULL,
+    doc_id        text        NOT NULL,
+    object_key    text        NOT NULL,
+    checksum      text        NOT NULL,
+    size_bytes    bigint      NOT NULL,
+    mime_type     text        NOT NULL,
+    title         text        NOT NULL,
+    created_at    timestamptz NOT NULL DEFAULT now(),
+    updated_at    timestamptz NOT NULL DEFAULT now(),
+    published_at  timestamptz,
+    version       integer     NOT NULL DEFAULT 1,
+    PRIMARY KEY (account_id, datasource_id, doc_id)
+);
+ALTER TABLE documents
+    ADD COLUMN IF NOT EXISTS connector_id  text  NOT NULL DEFAULT '',
+    ADD COLUMN IF NOT EXISTS document_type text  NOT NULL DEFAULT '',
+    ADD COLUMN IF NOT EXISTS metadata      jsonb NOT NULL DEFAULT '{}';
+CREATE INDEX IF NOT EXISTS documents_pending ON documents (account_id, datasource_id, doc_id)
+    WHERE published_at IS NULL;
+CREATE TABLE IF NOT EXISTS outbox (
+    id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    account_id    text        NOT NULL,
+    datasource_id text        NOT NULL,
+    doc_id        text        NOT NULL,
+    object_key    text        NOT NULL,
+    value         bytea       NOT NULL,
+    headers       jsonb       NOT NULL,
+    recorded_at   timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX IF NOT EXISTS outbox_in_order ON outbox (datasource_id, id);
+CREATE TABLE IF NOT EXISTS outbox_lanes (
+    datasource_id text     PRIMARY KEY,
+    token         bigint   NOT NULL DEFAULT 0,
+    batch_id      text,
+    claimed       bigint[] NOT NULL DEFAULT '{}'
+);
+"""
+_CONNECT_TIMEOUT_S = 10
+
+
+class Tables:
+    """Connections to the tables, which are made on first use. Safe to use from several threads."""
+
+    def __init__(self, settings: Settings, *, connections: int = 4) -> None:
+        self._pool = ConnectionPool(
+            settings.postgres_dsn.get_secret_value(),
+            min_size=0,
+            max_size=connections,
+            open=False,
+            timeout=_CONNECT_TIMEOUT_S,
+            reconnect_timeout=_CONNECT_TIMEOUT_S,
+            kwargs={"connect_timeout": _CONNECT_TIMEOUT_S, "options": "-c statement_timeout=30000"},
+        )
+        self._ready = False
+
+    def close(self) -> None:
+        """Give back the connections."""
+        self._pool.close()
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """Borrow a connection.
+
+        :raises DatabaseUnavailable: PostgreSQL did not answer.
+        """
+        try:
+            self._pool.open()
+            with self._pool.connection() as connection:
+                if not self._ready:
+                    with connection.transaction():
+                        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
+                        connection.execute(_SCHEMA)
+                    self._ready = True
+                yield connection
+        except PoolTimeout:
+            # The pool's own message may hold the connection string, and the string a password.
+            raise DatabaseUnavailable(
+                f"PostgreSQL did not accept a connection within {_CONNECT_TIMEOUT_S} s; "
+                f"check that it runs and that PIPESTREAM_POSTGRES_DSN is right"
+            ) from None
+        except psycopg.Error as error:
+            raise DatabaseUnavailable(f"PostgreSQL: {_public_message(error)}") from None
+
+
+def _public_message(error: psycopg.Error) -> str:
+    """What the server said, which never holds our connection string; else only the kind of error."""
+    return error.diag.message_primary or type(error).__name__
