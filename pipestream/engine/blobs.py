@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from pipestream.documents.references import DRIVE, blob_key, key_of_blob
@@ -34,8 +35,12 @@ _HASHES = {
 class BlobSource:
     """Fetches blobs. It keeps those of one document per thread, for a chain of parsers that allows it."""
 
-    def __init__(self, fetch_many: FetchMany) -> None:
+    def __init__(
+        self, fetch_many: FetchMany, timed: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> None:
+        """:param timed: measures the time of a fetch."""
         self._fetch_many = fetch_many
+        self._timed = timed
         self._kept = threading.local()
 
     def fetch(self, keys: Sequence[str], *, keep: bool) -> list[bytes | DocumentMissing]:
@@ -45,7 +50,10 @@ class BlobSource:
         """
         known: dict[str, bytes] = getattr(self._kept, "blobs", {})
         missing = [key for key in dict.fromkeys(keys) if key not in known]
-        found = {**known, **dict(zip(missing, self._fetch_many(missing), strict=True))} if missing else known
+        found: dict[str, bytes | DocumentMissing] = {**known}
+        if missing:
+            with self._timed():
+                found |= zip(missing, self._fetch_many(missing), strict=True)
         wanted = {key: found[key] for key in keys}
         self._kept.blobs = {key: data for key, data in wanted.items() if isinstance(data, bytes)} if keep else {}
         return [wanted[key] for key in keys]

@@ -53,6 +53,8 @@ def open_services(
             target: stack.enter_context(closing(_open_transport(target, context)))
             for target in dict.fromkeys(node.engine for node in nodes if node.engine)
         }
+        meter = PrometheusMeter(version.graph.graph_id)
+        fetch_many = (store or stack.enter_context(closing(_LazyStore(settings)))).get_many
         yield Services(
             conditions=_conditions(version, settings.cel_engine),
             module_of=lambda node: modules[node.module],
@@ -60,8 +62,8 @@ def open_services(
             cel_engine=settings.cel_engine,
             module_timeout_s=settings.module_timeout_s,
             graph_hash=version.digest,
-            meter=PrometheusMeter(version.graph.graph_id),
-            blobs=BlobSource(store.get_many if store else stack.enter_context(closing(_LazyStore(settings))).get_many),
+            meter=meter,
+            blobs=BlobSource(fetch_many, lambda: meter.timed("hydrate")),
             module_wait_s=settings.module_wait_s if module_wait_s is None else module_wait_s,
         )
 
