@@ -33,6 +33,8 @@ def graph_tables() -> dict[str, str]:
         "datasource": _keys(datasource),
         "node": _keys(node),
         "dead letters": _keys(node["properties"]["dead_letters"]),
+        "hydration": _keys(node["properties"]["hydration"]),
+        "persistence": _keys(datasource["properties"]["persistence"]),
         "mapping": _keys(node["properties"]["pre_mappings"]["items"]),
         "edge": _keys(graph["properties"]["edges"]["items"]),
     }
