@@ -297,6 +297,22 @@ class Settings(BaseSettings):
         Path(".pipestream/live"),
         description="Folder of the servers that Airflow keeps up: their sockets and their output. On a local disk.",
     )
+    live_engine_url: str = Field(
+        "http://127.0.0.1:9465",
+        description="Where live DAGs find the engine's /health and /metrics. Airflow starts it with this port.",
+    )
+    live_repository_url: str = Field(
+        "http://127.0.0.1:9466",
+        description="Where live DAGs find the repository's /health and /metrics. Airflow starts it with this port.",
+    )
+    live_sidecar_url: str = Field(
+        "http://127.0.0.1:9471",
+        description="Where live DAGs find the sidecar's /health and /metrics. Airflow starts it with this port.",
+    )
+    live_stream_url: str = Field(
+        "http://127.0.0.1:9472",
+        description="Where live DAGs find the Spark stream's /health and /metrics. Airflow starts it with this port.",
+    )
     live_hours: float = Field(
         6.0, gt=0, le=8760, description="How old a run of a live DAG gets before the next one takes its servers over."
     )

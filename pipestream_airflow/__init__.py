@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from pipestream_airflow.dag_factory import build_dags, build_upkeep_dag, refuse_broken_graphs
     from pipestream_airflow.drain_operator import DrainOperator
     from pipestream_airflow.ingest_operator import IngestOperator
+    from pipestream_airflow.live_operator import LiveServerOperator
     from pipestream_airflow.upkeep_operator import ExpireOperator, UpkeepOperator
 
 __all__ = [
     "DrainOperator",
     "ExpireOperator",
     "IngestOperator",
+    "LiveServerOperator",
     "UpkeepOperator",
     "build_dags",
     "build_upkeep_dag",
@@ -36,6 +38,7 @@ _MODULES = {
     "DrainOperator": "drain_operator",
     "ExpireOperator": "upkeep_operator",
     "IngestOperator": "ingest_operator",
+    "LiveServerOperator": "live_operator",
     "UpkeepOperator": "upkeep_operator",
     "build_dags": "dag_factory",
     "build_upkeep_dag": "dag_factory",

@@ -27,6 +27,7 @@ from pipestream_airflow.drain_operator import DrainOperator
 from pipestream_airflow.drain_pool import POOL
 from pipestream_airflow.graph_doc import describe_graph
 from pipestream_airflow.ingest_operator import IngestOperator
+from pipestream_airflow.live_operator import LiveServerOperator
 from pipestream_airflow.run_params import form
 from pipestream_airflow.upkeep_operator import ExpireOperator, UpkeepOperator
 
@@ -107,11 +108,20 @@ def _build_folder(folder: Path, only: str | None = None) -> tuple[list[DAG], lis
 def _plan_dags(
     graphs: Sequence[tuple[Path, Graph]], settings: Settings, problems: list[Problem]
 ) -> dict[str, tuple[Path, Callable[[], DAG]]]:
-    """Return how to build each DAG: first those of the graphs, then those of their datasources."""
+    """Return how to build each DAG: those of the graphs, then of their servers, then of their datasources."""
     usable = [(graph, file) for file, graph in graphs if graph.mode is not GraphMode.DESIGN]
     planned: dict[str, tuple[Path, Callable[[], DAG]]] = {
         graph_dag_id(graph.graph_id): (file, partial(build_dag, graph, file, settings)) for graph, file in usable
     }
+    for graph, file in usable:
+        if not graph.live.wanted:
+            continue
+        dag_id = live_dag_id_of(graph)
+        if dag_id in planned:
+            message = f"a graph is called live_{graph.graph_id}, so both would be the DAG {dag_id}"
+            problems.append(Problem(str(file), None, "live", message, "rename one"))
+        else:
+            planned[dag_id] = file, partial(build_live_dag, graph, file, settings)
     connected: dict[str, Datasource] = {}
     for graph, file in usable:
         for source in graph.datasources:
@@ -129,6 +139,10 @@ def _plan_dags(
             elif first is source:
                 planned[dag_id] = file, partial(build_ingest_dag, graph, source, file)
     return planned
+
+
+def live_dag_id_of(graph: Graph) -> str:
+    return f"pipestream_live_{graph.graph_id}"
 
 
 def ingest_dag_id_of(datasource: Datasource) -> str:
@@ -186,6 +200,31 @@ def build_ingest_dag(graph: Graph, datasource: Datasource, file: Path) -> DAG:
         default_args=TASK_DEFAULTS,
     )
     IngestOperator(dag=dag, task_id="ingest", datasource_id=datasource.datasource_id, graph_file=str(file))
+    return dag
+
+
+def build_live_dag(graph: Graph, file: Path, settings: Settings) -> DAG:
+    """Return the DAG that keeps a graph's servers up, one task each. A run hands them over to the next one."""
+    dag = DAG(
+        live_dag_id_of(graph),
+        description=f"Keeps up the servers of {graph.name or graph.graph_id}",
+        schedule="@continuous",
+        start_date=START_DATE,
+        catchup=False,
+        max_active_runs=1,
+        tags=["pipestream", "live", f"cluster:{graph.cluster_id}"],
+        # A retry adopts the server of a task that died, so it should come within the minute that the server waits.
+        default_args={**TASK_DEFAULTS, "retry_delay": timedelta(seconds=5)},
+    )
+    for server, way in graph.live.wanted.items():
+        LiveServerOperator(
+            dag=dag,
+            task_id=server,
+            server=server,
+            external=way == "external",
+            graph_file=str(file),
+            consul_conn_id=settings.consul_conn_id,
+        )
     return dag
 
 

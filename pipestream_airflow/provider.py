@@ -40,5 +40,9 @@ def get_provider_info() -> dict[str, Any]:
                 },
             }
         ],
-        "extra-links": ["pipestream_airflow.drain_links.SparkUiLink"],
+        "extra-links": [
+            "pipestream_airflow.drain_links.SparkUiLink",
+            "pipestream_airflow.live_links.HealthLink",
+            "pipestream_airflow.live_links.MetricsLink",
+        ],
     }

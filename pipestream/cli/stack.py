@@ -44,6 +44,7 @@ ProfileOption = Annotated[
 def up(
     profile: ProfileOption = None,
     airflow: Annotated[bool, typer.Option(help="Start Airflow with its web pages as well.")] = True,
+    live: Annotated[bool, typer.Option(help="Start the Engine, which takes documents over gRPC, as well.")] = True,
     json: JsonOption = False,
 ) -> None:
     """Start the local stack. Servers that are already running stay as they are.
@@ -55,7 +56,7 @@ def up(
     from pipestream.local import Stack, load_spec
     from pipestream.settings import CONFIG_VARIABLE, STACK_FOLDER
 
-    stack = Stack(load_spec(profile=profile.value if profile else None, airflow=airflow))
+    stack = Stack(load_spec(profile=profile.value if profile else None, airflow=airflow, live=live))
     started = stack.up(note)
     servers = stack.status()
     if json:
@@ -74,9 +75,14 @@ def up(
 
 def down(json: JsonOption = False) -> None:
     """Stop the local stack. Its data stays, so the next up continues where it was."""
+    from pipestream.live.owner import stop_all
+    from pipestream.live.spec import Place
     from pipestream.local import Stack, load_spec
 
-    stopped = Stack(load_spec()).down(note)
+    stack = Stack(load_spec())
+    stopped = stack.down(note)
+    # Servers that Airflow kept up outlive it, in case it comes back.
+    stopped += stop_all(Place(stack.spec.folder / "live"), wait_s=40.0)
     if json:
         emit_json({"stopped": stopped})
 

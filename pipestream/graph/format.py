@@ -19,6 +19,7 @@ from pipestream.graph.model import (
     Graph,
     GraphMode,
     Hydration,
+    LiveServers,
     MappingType,
     Node,
     NodeType,
@@ -49,6 +50,8 @@ DAY_MS = DAY_S * 1_000
 ORDERINGS = ("timestamp",)
 INTAKE_PATHS = ("direct", "stored")
 AGGREGATIONS = ("concatenate", "sum")
+LIVE_WAYS = ("run", "external")
+"""Airflow starts the server; or it watches one that runs elsewhere."""
 HYDRATION_POLICIES = ("auto", "always_inline", "always_ref", "on_demand")
 # A record with an inline document must fit into a topic's max.message.bytes (1 MB by default) with history and headers.
 MAX_INLINE_DOCUMENT_BYTES = 512 * 1024
@@ -250,6 +253,17 @@ DATASOURCE = Section(
     identity=("id",),
 )
 
+LIVE = Section(
+    "live",
+    LiveServers,
+    (
+        Field("engine", Choice(LIVE_WAYS), "The gRPC fast path into graphs."),
+        Field("repository", Choice(LIVE_WAYS), "The service that takes documents over HTTP and gRPC."),
+        Field("sidecar", Choice(LIVE_WAYS), "Drains the topics that stream, without Spark."),
+        Field("stream", Choice(LIVE_WAYS), "Drains the topics that stream, in one Spark session."),
+    ),
+)
+
 GRAPH = Section(
     "graph",
     Graph,
@@ -260,6 +274,7 @@ GRAPH = Section(
         Field("description", Text(), "What the graph is for."),
         Field("mode", Choice(GraphMode), "design: still a draft, so it is not applied."),
         Field("schedule", Text(1), "When its runs start: cron or a preset; absent: only when triggered."),
+        Field("live", LIVE, "Servers that the DAG pipestream_live_GRAPH keeps up."),
         Field("happy_end", _ID, "Sink where documents end well. The default one need not be listed.",
               wire="happy_end_node_id"),
         Field("error_end", _ID, "Sink for documents that fail; absent: they become dead letters.",

@@ -5,7 +5,7 @@ Nothing here reads a file or a broker. ``load.py`` makes these from YAML, ``prot
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ __all__ = [
     "Graph",
     "GraphMode",
     "Hydration",
+    "LiveServers",
     "MappingType",
     "Node",
     "NodeType",
@@ -213,6 +214,21 @@ class Datasource:
     Empty: by its size."""
 
 
+@dataclass(frozen=True, slots=True)
+class LiveServers:
+    """The servers that Airflow keeps up for a graph; empty: none of this kind."""
+
+    engine: str = ""
+    repository: str = ""
+    sidecar: str = ""
+    stream: str = ""
+
+    @property
+    def wanted(self) -> dict[str, str]:
+        """Return the servers that the graph wants, and how each is run."""
+        return {each.name: how for each in fields(self) if (how := getattr(self, each.name))}
+
+
 @dataclass(frozen=True)
 class Graph:
     """A whole pipeline graph. Always complete: its happy-end is among its nodes."""
@@ -231,6 +247,7 @@ class Graph:
     max_hops: int = 100
     """Hops after which any document of this graph fails, whatever its edges allow."""
     mode: GraphMode = GraphMode.PRODUCTION
+    live: LiveServers = LiveServers()
 
     @cached_property
     def node_by_id(self) -> dict[str, Node]:

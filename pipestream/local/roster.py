@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pipestream.local.airflow import Airflow, spark_master
 from pipestream.local.consul import Consul
 from pipestream.local.kafka import Kafka
+from pipestream.local.live import Engine
 from pipestream.local.postgres import Postgres
 from pipestream.local.s3 import BUCKET, REGION, S3
 from pipestream.local.spark import WORKERS, SparkMaster, SparkWorker
@@ -27,8 +28,11 @@ def list_servers(site: Site, config_file: Path) -> list[Server]:
         servers += [SparkWorker(site, number) for number in range(1, WORKERS + 1)]
         # Last to be fetched: it takes longest to build.
         servers.append(Consul(site))
+    aim = {CONFIG_VARIABLE: str(config_file)}
+    if site.spec.live:
+        servers.append(Engine(site, aim))
     if site.spec.airflow:
-        servers.append(Airflow(site, {CONFIG_VARIABLE: str(config_file)}))
+        servers.append(Airflow(site, aim))
     return servers
 
 
@@ -41,6 +45,8 @@ def setting_values(site: Site) -> dict[str, Any]:
         "kafka_replication": 1,
         "store_uri": (site.folder / "objects" / "folder").as_uri(),
         "ledger_uri": (site.folder / "ledger").as_uri(),
+        "live_folder": str(site.folder / "live"),
+        "live_engine_url": Engine(site, {}).telemetry,
         "postgres_dsn": Postgres(site).dsn(),
         "leases": "sql",
         "spark_master": spark_master(site),

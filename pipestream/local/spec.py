@@ -39,6 +39,8 @@ class Ports:
     airflow: int = 18080
     airflow_log: int = 18793
     airflow_trigger_log: int = 18794
+    engine: int = 15051
+    engine_metrics: int = 19465
 
 
 PORT_NAMES = tuple(field.name for field in fields(Ports))
@@ -63,6 +65,8 @@ _PORT_HELP = {
     "airflow": "Airflow's web server",
     "airflow_log": "Airflow's task log server (internal)",
     "airflow_trigger_log": "Airflow's trigger log server (internal)",
+    "engine": "the Engine's gRPC service",
+    "engine_metrics": "the Engine's /metrics and /health",
 }
 
 VARIABLES: Mapping[str, str] = {
@@ -87,6 +91,8 @@ class StackSpec:
     folder: Path
     project: Path
     airflow: bool = False
+    live: bool = False
+    """Whether it has the servers of the product that are always on."""
     ports: Ports = Ports()
     durable: bool = True
     postgres: PostgresSource = "auto"
@@ -97,6 +103,7 @@ def load_spec(
     folder: Path | None = None,
     airflow: bool = False,
     *,
+    live: bool = False,
     project: Path | str | None = None,
     durable: bool = True,
     postgres: str | None = None,
@@ -125,6 +132,7 @@ def load_spec(
         folder=folder,
         project=Path(project).absolute(),
         airflow=airflow,
+        live=live,
         ports=_read_ports(ports, {} if free_ports else values, FREE_PORTS if free_ports else Ports()),
         durable=durable,
         postgres=cast("PostgresSource", _choose("POSTGRES", postgres, get_args(PostgresSource))),

@@ -226,7 +226,7 @@ class Stack:
 
     def _site(self, state: StackState) -> Site:
         """The site of the stack as it was started, which may be another profile than this spec's."""
-        spec = replace(self.spec, profile=state.profile, airflow=state.airflow)
+        spec = replace(self.spec, profile=state.profile, airflow=state.airflow, live=state.live)
         return Site(spec, state.ports, load_secrets(self._secrets_file))
 
     @property
@@ -255,7 +255,7 @@ class Stack:
             )
         if state and live:
             # Running servers stay part of the stack: `up` without Airflow must not orphan a running Airflow.
-            spec = replace(spec, airflow=spec.airflow or state.airflow)
+            spec = replace(spec, airflow=spec.airflow or state.airflow, live=spec.live or state.live)
         servers = self._list(Site(spec, spec.ports, secrets))
         wanted = spec.ports
         if state:
@@ -278,7 +278,7 @@ class Stack:
             name: record for name, record in (state.processes if state else {}).items() if find_process(record)
         }
         spec = site.spec
-        state = StackState(spec.profile, spec.airflow, site.ports, processes, str(spec.project))
+        state = StackState(spec.profile, spec.airflow, site.ports, processes, str(spec.project), spec.live)
         write_state(self._state_file, state)
         (site.folder / ".gitignore").write_text("*\n")
         write_private(self.config_file, toml_text(setting_values(site)))

@@ -29,6 +29,7 @@ class StackState:
     processes: Mapping[str, ProcessRecord] = field(default_factory=dict)
     project: str | None = None
     """The folder whose DAGs it runs, for commands that are called elsewhere."""
+    live: bool = False
 
     def with_process(self, name: str, record: ProcessRecord) -> StackState:
         return replace(self, processes={**self.processes, name: record})
@@ -74,6 +75,7 @@ def read_state(file: Path) -> StackState | None:
             ports=Ports(**raw["ports"]),
             processes={name: ProcessRecord(**record) for name, record in raw["processes"].items()},
             project=raw.get("project"),
+            live=raw.get("live", False),
         )
     except FileNotFoundError:
         return None

@@ -120,6 +120,43 @@ def test_a_chain_is_drained_from_intake_to_the_end(dags_folder, write_graph):
     }
 
 
+LIVE = """
+    graph: calls
+    cluster: main
+    live: {engine: run, sidecar: external}
+    datasources:
+      - {id: calls, account: acme, entry: hear}
+    nodes:
+      - {id: hear, type: connector}
+"""
+
+
+def test_a_graph_that_wants_servers_has_a_live_dag_with_a_task_each(dags_folder, write_graph):
+    write_graph("calls.yaml", LIVE)
+
+    bag = parse(dags_folder)
+
+    assert bag.import_errors == {}
+    dag = bag.dags["pipestream_live_calls"]
+    assert (dag.schedule, dag.max_active_runs) == ("@continuous", 1)
+    assert upstream_of(dag) == {"engine": set(), "sidecar": set()}
+    assert [(task.server, task.external) for task in dag.tasks] == [("engine", False), ("sidecar", True)]
+
+
+def test_a_graph_whose_name_is_that_of_another_graphs_live_dag_is_refused(dags_folder, write_graph):
+    write_graph("calls.yaml", LIVE)
+    write_graph(
+        "live_calls.yaml",
+        LIVE.replace("graph: calls", "graph: live_calls")
+        .replace("id: calls", "id: more")
+        .replace("cluster: main", "cluster: other"),
+    )
+
+    (message,) = parse(dags_folder).import_errors.values()
+
+    assert "a graph is called live_calls, so both would be the DAG pipestream_live_calls" in message
+
+
 def test_a_cycle_is_drained_in_passes(dags_folder, write_graph, monkeypatch):
     monkeypatch.setenv("PIPESTREAM_CYCLE_PASSES", "2")
     write_graph("cycle.yaml", CYCLE)
@@ -427,10 +464,11 @@ def serialize_elsewhere(folder: Path) -> str:
 
 @pytest.mark.airflow
 def test_a_parse_in_another_interpreter_gives_the_same_bytes(dags_folder, write_graph):
-    for name, text in {"chain": CHAIN, "cycle": CYCLE, "fused": FUSED}.items():
+    for name, text in {"chain": CHAIN, "cycle": CYCLE, "fused": FUSED, "calls": LIVE}.items():
         write_graph(f"{name}.yaml", text)
 
     here = {dag_id: DagSerialization.to_dict(dag) for dag_id, dag in parse(dags_folder).dags.items()}
 
-    assert set(here) == {"pipestream_chain", "pipestream_cycle", "pipestream_fused"}
+    graphs = {"pipestream_chain", "pipestream_cycle", "pipestream_fused", "pipestream_calls"}
+    assert set(here) == {*graphs, "pipestream_live_calls"}
     assert serialize_elsewhere(dags_folder) == json.dumps(here, sort_keys=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+import psutil
 import pytest
 
 from pipestream.documents.references import key_of
@@ -32,17 +33,27 @@ from pipestream_testing.books import (
     UPKEEP_DAG,
     Books,
 )
+from pipestream_testing.live_dag import DAG as LIVE_DAG
+from pipestream_testing.live_dag import TASK as LIVE_TASK
+from pipestream_testing.live_dag import Client, LiveDag, runs_of
 
 pytestmark = [pytest.mark.stack, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
-def books(tmp_path_factory, _only_our_settings) -> Iterator[Books]:
+def live(tmp_path_factory) -> LiveDag:
+    """The DAG of a small server, whose runs get old after a quarter of a minute."""
+    return LiveDag(tmp_path_factory.mktemp("live") / "server", age_s=15)
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory, _only_our_settings, live) -> Iterator[Books]:
     folder = tmp_path_factory.mktemp("end-to-end")
     # A day that ended half a day ago, so that no test runs over the end of an interval.
     until = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=12)
     graph = GRAPH.replace("SCHEDULE", f"0 {until.hour} * * *").replace("GATE", str(folder))
-    with airflow_stack(folder, "full", {"books": graph}, {"PIPESTREAM_LEDGER_URI": LEDGER}) as stack:
+    files = {"tiny_live": live.dag_file}
+    with airflow_stack(folder, "full", {"books": graph}, {"PIPESTREAM_LEDGER_URI": LEDGER}, files) as stack:
         yield Books(stack, folder, (until - timedelta(days=1), until))
 
 
@@ -223,6 +234,94 @@ def test_the_upkeep_dag_joins_the_files_of_the_ledger_and_changes_nothing_in_it(
     assert done["entries"]["files_joined"] > done["entries"]["files_made"] == 1
     assert sorted(books.entries(), key=repr) == sorted(backfilled.entries, key=repr)
     assert books.ledger.heads("books", INTAKE, [0, 1]) == backfilled.heads
+
+
+# -- a live DAG keeps a server up ----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def handed_over(books, live) -> Client:
+    """A client that asked the server all the time, while one run handed it over to the next."""
+    books.airflow.unpause(LIVE_DAG)
+    live.wait_for_server()
+    with Client(live) as client:
+        wait_for(lambda: list(runs_of(books.airflow, LIVE_DAG).values())[:2] == ["success", "success"], "no hand-over")
+    return client
+
+
+def test_a_run_hands_its_server_over_to_the_next_without_a_gap_in_its_answers(handed_over, live):
+    assert handed_over.count > 0
+    assert handed_over.failures == []
+    assert handed_over.answers == {live.pid()}, "the server was started again"
+
+
+def test_the_log_of_a_live_task_tells_of_health_and_throughput_and_its_links_lead_to_the_server(
+    books, live, handed_over
+):
+    first, second, *_ = runs_of(books.airflow, LIVE_DAG)
+
+    said = books.airflow.log(LIVE_DAG, first, LIVE_TASK)
+    assert "tiny: healthy" in said
+    assert "streams processed" in said
+    assert "tiny server: ready on" in said, "what the server said"
+    assert "adopted tiny" in books.airflow.log(LIVE_DAG, second, LIVE_TASK)
+    links = books.airflow.links(LIVE_DAG, first, LIVE_TASK)
+    assert links == {
+        "Health": f"http://127.0.0.1:{live.port}/health",
+        "Metrics": f"http://127.0.0.1:{live.port}/metrics",
+    }
+
+
+def test_a_server_that_is_killed_is_started_again(live, handed_over):
+    first = live.wait_for_server()
+
+    psutil.Process(first).kill()
+
+    assert live.wait_for_server(other_than=first)
+    assert f"ends {first}" not in live.notes()
+
+
+@pytest.mark.slow
+def test_clearing_the_task_stops_the_server_and_the_next_try_starts_another(books, live, handed_over):
+    pid = live.wait_for_server()
+    run_id = running_live(books)
+
+    books.airflow.clear(LIVE_DAG, run_id, LIVE_TASK)
+
+    live.wait_for_end(pid)
+    assert live.wait_for_server(other_than=pid)
+
+
+@pytest.mark.slow
+def test_marking_the_task_failed_stops_the_server(books, live, handed_over):
+    pid = live.wait_for_server()
+    run_id = running_live(books)
+
+    books.airflow.mark(LIVE_DAG, run_id, LIVE_TASK, "failed")
+
+    live.wait_for_end(pid)
+
+
+def test_pausing_the_dag_stops_the_server_and_leaves_no_process(books, live, handed_over):
+    pid = live.wait_for_server()
+
+    books.airflow.pause(LIVE_DAG)
+
+    live.wait_for_end(pid)
+    wait_for(lambda: live.processes(books.settings.live_folder) == [], "the guard is still there")
+    wait_for(lambda: "running" not in runs_of(books.airflow, LIVE_DAG).values(), "the run has not ended")
+    last = list(runs_of(books.airflow, LIVE_DAG))[-1]
+    assert books.airflow.returned(LIVE_DAG, last, LIVE_TASK)["ended_by"] == "pause"
+
+
+def running_live(books: Books) -> str:
+    """Return the run of the live DAG whose task is at work."""
+
+    def find() -> str:
+        (last,) = list(runs_of(books.airflow, LIVE_DAG))[-1:]
+        return last if books.airflow.tasks(LIVE_DAG, last).get(LIVE_TASK) == "running" else ""
+
+    return str(wait_for(find, "no live task is at work"))
 
 
 # -- a task is killed (long: Airflow waits before it retries) ------------------------------------

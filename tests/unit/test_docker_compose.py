@@ -9,8 +9,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import typer
 import yaml
+from typer.core import TyperGroup
 
+from pipestream.cli.main import app
 from pipestream.local import spec as local_spec
 from pipestream.local.airflow import airflow_environment
 from pipestream.local.gotools import CONSUL, VERSITYGW
@@ -24,6 +27,8 @@ TEXT = (REPOSITORY / "docker-compose.yaml").read_text()
 COMPOSE = yaml.safe_load(TEXT)
 SERVICES = COMPOSE["services"]
 ONE_SHOT = {"init"}
+LIVE = ("engine",)
+"""The product's own servers that are always on."""
 DOCKERFILE = (REPOSITORY / "docker" / "Dockerfile").read_text()
 EXAMPLE_SECRET = "a1b2c3d4"
 
@@ -56,6 +61,7 @@ def test_it_is_the_same_stack_as_the_native_one():
     assert set(SERVICES) == {
         *("postgres", "kafka", "consul", "s3", "spark-master", "spark-worker-1", "spark-worker-2", "init"),
         *("airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"),
+        *LIVE,
     }
 
 
@@ -103,6 +109,7 @@ def test_limits_are_those_of_the_sizing_table():
     assert limits("consul") == ("0.1", "128m")
     assert limits("spark-worker-1") == limits("spark-worker-2") == ("0.5", "3g")
     assert limits("airflow-scheduler") == ("2", "4g")
+    assert limits("engine") == ("2", "2g")
 
 
 @each_service
@@ -153,7 +160,28 @@ def test_spark_and_airflow_have_the_same_settings():
     assert settings("spark-worker-1") == settings("spark-worker-2") == settings("airflow-scheduler") != {}
 
 
-@pytest.mark.parametrize("name", ["airflow-scheduler", "airflow-dag-processor", "init", "spark-worker-1"])
+@pytest.mark.parametrize("name", LIVE)
+def test_servers_that_are_always_on_are_of_our_image_and_have_time_to_finish_what_they_accepted(name):
+    service = SERVICES[name]
+
+    assert service["image"] == SERVICES["airflow-scheduler"]["image"]
+    assert int(service["stop_grace_period"].removesuffix("s")) > Settings().grpc_stop_s
+    assert environment_of(name)["PIPESTREAM_TELEMETRY_HOST"] == "0.0.0.0"
+
+
+@pytest.mark.parametrize("name", LIVE)
+def test_servers_that_are_always_on_are_started_with_options_that_exist(name):
+    program, *arguments = SERVICES[name]["command"]
+
+    assert program == "pipestream"
+    command = typer.main.get_command(app)
+    while isinstance(command, TyperGroup):
+        command = command.commands[arguments.pop(0)]
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert {argument.partition("=")[0] for argument in arguments} <= known
+
+
+@pytest.mark.parametrize("name", ["airflow-scheduler", "airflow-dag-processor", "init", "spark-worker-1", *LIVE])
 def test_another_kafka_and_the_login_to_it_are_passed_on(name, monkeypatch):
     given = {"KAFKA_BOOTSTRAP": "broker:9094", "KAFKA_OPTIONS": '{"sasl.username": "me", "sasl.password": "}s3cr3t"}'}
     for key in ("PIPESTREAM_KAFKA_BOOTSTRAP", "PIPESTREAM_KAFKA_OPTIONS"):
@@ -178,6 +206,7 @@ def address(text: str) -> tuple[str | None, int | None]:
         ("PIPESTREAM_POSTGRES_DSN", "postgres", 5432),
         ("PIPESTREAM_CONSUL_ADDRESS", "consul", 8500),
         ("PIPESTREAM_SPARK_MASTER", "spark-master", 7077),
+        ("PIPESTREAM_LIVE_ENGINE_URL", "engine", 9465),
         ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgres", 5432),
         ("AIRFLOW__CORE__EXECUTION_API_SERVER_URL", "airflow-api-server", 8080),
     ],
@@ -190,7 +219,7 @@ def test_addresses_name_a_service_and_the_port_it_listens_on(setting, service, p
 def listening_ports(service: str) -> set[int]:
     """The ports a service is told to listen on; Consul and PostgreSQL listen on their usual ones."""
     command = " ".join(SERVICES[service].get("command", []))
-    told = {int(port) for port in re.findall(r"--(?:webui-)?port[ =]:?(\d+)", command)}
+    told = {int(port) for port in re.findall(r"--(?:webui-|metrics-|telemetry-)?port[ =]:?(\d+)", command)}
     listeners = environment_of(service).get("KAFKA_LISTENERS", "")
     told |= {int(port) for port in re.findall(r":(\d+)", listeners)}
     return told or {"consul": {8500}, "postgres": {5432}}[service]
@@ -296,7 +325,7 @@ def test_spark_workers_clear_away_what_drains_leave(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["airflow-scheduler", "airflow-dag-processor", "init", "spark-worker-1", "spark-worker-2"]
+    "name", ["airflow-scheduler", "airflow-dag-processor", "init", "spark-worker-1", "spark-worker-2", *LIVE]
 )
 def test_every_service_that_runs_modules_has_their_folder_on_the_path(name):
     folder = IMAGE_ENVIRONMENT["PYTHONPATH"]

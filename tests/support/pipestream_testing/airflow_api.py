@@ -71,6 +71,9 @@ class AirflowApi:
         self.wait_for_dag(dag_id)
         self.call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
 
+    def pause(self, dag_id: str) -> None:
+        self.call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": True})
+
     # -- runs -------------------------------------------------------------------------------------
 
     def start(self, dag_id: str, **params: object) -> str:
@@ -111,6 +114,20 @@ class AirflowApi:
     def task(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
         found: dict[str, Any] = self.call("GET", self._task_path(dag_id, run_id, task_id))
         return found
+
+    def clear(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Clear a task of a run, so that it runs again; one that runs is stopped first."""
+        body = {"dry_run": False, "dag_run_id": run_id, "task_ids": [task_id], "only_failed": False}
+        self.call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", body)
+
+    def mark(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
+        """Mark a task of a run as succeeded or failed; one that runs is stopped."""
+        self.call("PATCH", self._task_path(dag_id, run_id, task_id), {"new_state": state})
+
+    def links(self, dag_id: str, run_id: str, task_id: str) -> dict[str, str | None]:
+        """Return the links that the UI shows for a task."""
+        found = self.call("GET", f"{self._task_path(dag_id, run_id, task_id)}/links")["extra_links"]
+        return dict(found)
 
     def log(self, dag_id: str, run_id: str, task_id: str) -> str:
         """Return what a task said in its last try."""

@@ -18,12 +18,17 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 @contextmanager
 def airflow_stack(
-    folder: Path, profile: Profile, graphs: Mapping[str, str], environment: Mapping[str, str] | None = None
+    folder: Path,
+    profile: Profile,
+    graphs: Mapping[str, str],
+    environment: Mapping[str, str] | None = None,
+    dag_files: Mapping[str, str] | None = None,
 ) -> Iterator[Stack]:
     """Have a stack with Airflow up inside the block; its state is in ``folder/stack``, its DAGs in ``folder/dags``.
 
     :param graphs: the texts of the graph files, by name.
     :param environment: further variables for Airflow and what it starts.
+    :param dag_files: the texts of further DAG files, by name.
     """
     _open_to_others(folder)
     dags = folder / "dags"
@@ -31,6 +36,8 @@ def airflow_stack(
     (dags / "graphs").mkdir()
     for name, text in graphs.items():
         graph_file(folder, name).write_text(text)
+    for name, text in (dag_files or {}).items():
+        (dags / f"{name}.py").write_text(text)
     bundle = {
         "name": "tests",
         "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",

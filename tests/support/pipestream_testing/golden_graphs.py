@@ -26,6 +26,7 @@ WRITTEN_GRAPHS = (
     TESTS / "data" / "exactly_once.yaml",
     TESTS / "data" / "blobs.yaml",
     TESTS / "data" / "paths.yaml",
+    TESTS / "data" / "live.yaml",
 )
 
 WORDS = ["a", "Two words", "yes", "1.10", "0x1F", "- dash", "# hash", "a: b", "line\nbreak", "ünïcødé 文書", "'\"", " "]

@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from pipestream.graph.load import check_graph_text, from_json
-from pipestream.graph.model import Datasource, DeadLetterPolicy, Edge, FieldMapping, Graph, Hydration, Node, Persistence
+from pipestream.graph.model import (
+    Datasource,
+    DeadLetterPolicy,
+    Edge,
+    FieldMapping,
+    Graph,
+    Hydration,
+    LiveServers,
+    Node,
+    Persistence,
+)
 from pipestream.graph.proto import from_kept, graph_hash, to_binary, to_json
 from pipestream.graph.write import to_yaml
 from pipestream_testing.golden_graphs import RANDOM_GRAPHS, read_golden_graphs
@@ -39,6 +49,7 @@ def test_the_golden_graphs_are_a_hundred_and_use_every_field():
         *nodes,
         *(edge for graph in graphs for edge in graph.edges),
         *(source for graph in graphs for source in graph.datasources),
+        *(graph.live for graph in graphs),
         *(node.dead_letters for node in nodes),
         *(node.hydration for node in nodes),
         *(source.persistence for graph in graphs for source in graph.datasources),
@@ -46,7 +57,7 @@ def test_the_golden_graphs_are_a_hundred_and_use_every_field():
     ]
 
     assert len(GOLDEN) >= RANDOM_GRAPHS
-    for kind in (Graph, Node, Edge, Datasource, DeadLetterPolicy, FieldMapping, Hydration, Persistence):
+    for kind in (Graph, Node, Edge, Datasource, DeadLetterPolicy, FieldMapping, Hydration, LiveServers, Persistence):
         for name in kind.__dataclass_fields__:
             values = {repr(getattr(part, name)) for part in parts if isinstance(part, kind)}
             assert len(values) > 1 or name == "cluster_id", f"{kind.__name__}.{name} is always {values}"

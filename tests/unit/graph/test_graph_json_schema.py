@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from pipestream.graph.format import CONNECTOR, DATASOURCE, DEAD_LETTERS, EDGE, GRAPH, MAPPING, NODE, json_schema
+from pipestream.graph.format import CONNECTOR, DATASOURCE, DEAD_LETTERS, EDGE, GRAPH, LIVE, MAPPING, NODE, json_schema
 from pipestream.graph.load import check_graph_text
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -69,7 +69,7 @@ def test_a_connector_may_have_options_of_its_own():
     assert not GRAPH.others
 
 
-SECTIONS = [GRAPH, DATASOURCE, NODE, EDGE, DEAD_LETTERS, MAPPING, CONNECTOR]
+SECTIONS = [GRAPH, DATASOURCE, NODE, EDGE, DEAD_LETTERS, MAPPING, CONNECTOR, LIVE]
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.name)

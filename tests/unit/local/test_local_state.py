@@ -109,5 +109,6 @@ def test_the_state_file_holds_no_secret(tmp_path, state):
         "airflow",
         "ports",
         "project",
+        "live",
         "processes",
     }

@@ -63,7 +63,7 @@ NODE_MODE_DESIGN: NodeMode
 NODE_MODE_PRODUCTION: NodeMode
 
 class PipelineGraph(_message.Message):
-    __slots__ = ("graph_id", "cluster_id", "name", "description", "nodes", "edges", "mode", "created_at", "modified_at", "version", "datasources", "schedule", "happy_end_node_id", "error_end_node_id", "max_hops")
+    __slots__ = ("graph_id", "cluster_id", "name", "description", "nodes", "edges", "mode", "created_at", "modified_at", "version", "datasources", "schedule", "happy_end_node_id", "error_end_node_id", "max_hops", "live")
     GRAPH_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -79,6 +79,7 @@ class PipelineGraph(_message.Message):
     HAPPY_END_NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_END_NODE_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_HOPS_FIELD_NUMBER: _ClassVar[int]
+    LIVE_FIELD_NUMBER: _ClassVar[int]
     graph_id: str
     cluster_id: str
     name: str
@@ -94,7 +95,20 @@ class PipelineGraph(_message.Message):
     happy_end_node_id: str
     error_end_node_id: str
     max_hops: int
-    def __init__(self, graph_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[GraphNode, _Mapping]]] = ..., edges: _Optional[_Iterable[_Union[GraphEdge, _Mapping]]] = ..., mode: _Optional[_Union[GraphMode, str]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., modified_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., version: _Optional[int] = ..., datasources: _Optional[_Iterable[_Union[GraphDatasource, _Mapping]]] = ..., schedule: _Optional[str] = ..., happy_end_node_id: _Optional[str] = ..., error_end_node_id: _Optional[str] = ..., max_hops: _Optional[int] = ...) -> None: ...
+    live: LiveServers
+    def __init__(self, graph_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[GraphNode, _Mapping]]] = ..., edges: _Optional[_Iterable[_Union[GraphEdge, _Mapping]]] = ..., mode: _Optional[_Union[GraphMode, str]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., modified_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., version: _Optional[int] = ..., datasources: _Optional[_Iterable[_Union[GraphDatasource, _Mapping]]] = ..., schedule: _Optional[str] = ..., happy_end_node_id: _Optional[str] = ..., error_end_node_id: _Optional[str] = ..., max_hops: _Optional[int] = ..., live: _Optional[_Union[LiveServers, _Mapping]] = ...) -> None: ...
+
+class LiveServers(_message.Message):
+    __slots__ = ("engine", "repository", "sidecar", "stream")
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
+    REPOSITORY_FIELD_NUMBER: _ClassVar[int]
+    SIDECAR_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    engine: str
+    repository: str
+    sidecar: str
+    stream: str
+    def __init__(self, engine: _Optional[str] = ..., repository: _Optional[str] = ..., sidecar: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
 
 class GraphNode(_message.Message):
     __slots__ = ("node_id", "cluster_id", "name", "node_type", "module_id", "custom_config", "visibility", "mode", "kafka_input_topic", "repository_path", "created_at", "modified_at", "dlq_config", "pre_mappings", "post_mappings", "filter_conditions", "save_on_error", "kafka_partitions", "consumer_slots", "engine_address", "timeout_s", "retention_hours", "ordering", "start_at", "keep_documents_hours", "visible_to", "parser", "hydration_config")

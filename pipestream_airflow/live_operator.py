@@ -1,0 +1,172 @@
+"""The operator that keeps a server up: it starts one or adopts it, watches it, and hands it over."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from pipestream.errors import TerminalError
+from pipestream.live.owner import GuardGone, OwnedServer, own_server
+from pipestream.live.servers import server_command, server_url
+from pipestream.live.spec import Place, ServerSpec
+from pipestream.settings import load_settings
+from pipestream_airflow.consul_hook import lease_settings
+from pipestream_airflow.live_links import HealthLink, MetricsLink
+from pipestream_airflow.live_watch import ServerWatch
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+KILL_WAIT_S = 4.0
+"""How long a killed task waits for its server to end. Airflow kills the task after 5 s; the guard continues."""
+
+
+class LiveServerOperator(BaseOperator):
+    """Keep a server up, or watch one that runs elsewhere.
+
+    A server is started in the care of a guard, a process of its own (``pipestream/live/guard.py``), which starts it
+    again when it dies. So the server outlives this task: when the run gets old, the task ends, and the task of the next
+    run adopts the server on the same machine. On another machine, the next task starts a server of its own while the
+    old one still runs.
+
+    The server ends when the DAG is paused, and when the task is cleared, marked or killed. If the task dies without a
+    word, the server ends a minute later, unless a retry has adopted it. Servers with the same command are shared: two
+    graphs that want the same engine have one.
+
+    Returns how the server was when the task ended.
+
+    :param server: ``engine``, ``repository``, ``sidecar`` or ``stream``; any other name with a url and a command.
+    :param external: whether the server runs elsewhere and is only watched.
+    :param url: where the server answers ``/health`` and ``/metrics``: ``http://HOST:PORT``; None: as in the settings.
+        (templated)
+    :param command: starts the server; None: the product's own command. (templated)
+    :param graph_file: a graph whose lag is shown; None: no lag is shown. (templated)
+    :param environment: variables for the server in addition to this task's. (templated)
+    :param consul_conn_id: the connection that says where Consul is; None: the settings say it.
+    :param max_age: how long after the run's start the task hands over; None: the setting ``live_hours``.
+    :param poll_s: the pause between two looks at the server.
+    :param report_s: the pause between two lines about it in the log; a change is reported at once.
+    :param unhealthy_s: a server that is not healthy for so long is started again; one that runs elsewhere fails the
+        task.
+    :param give_up_s: a server that is not healthy for so long, whatever was tried, fails the task.
+    """
+
+    template_fields: Sequence[str] = ("url", "command", "environment", "graph_file")
+    ui_color = "#ede9fe"
+    operator_extra_links = (HealthLink(), MetricsLink())
+
+    def __init__(
+        self,
+        *,
+        server: str,
+        external: bool = False,
+        url: str | None = None,
+        command: Sequence[str] | None = None,
+        graph_file: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        consul_conn_id: str | None = None,
+        max_age: timedelta | None = None,
+        poll_s: float = 5.0,
+        report_s: float = 60.0,
+        unhealthy_s: float = 60.0,
+        give_up_s: float = 600.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.server = server
+        self.external = external
+        self.url = url
+        self.command = list(command) if command else None
+        self.graph_file = graph_file
+        self.environment = dict(environment or {})
+        self.consul_conn_id = consul_conn_id
+        self.max_age = max_age
+        self.poll_s = poll_s
+        self.report_s = report_s
+        self.unhealthy_s = unhealthy_s
+        self.give_up_s = give_up_s
+        self._owned: OwnedServer | None = None
+        self._is_killed = threading.Event()
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        try:
+            settings = load_settings()
+            self.url = self.url or server_url(self.server, settings)
+            if not self.external:
+                self.command = self.command or server_command(self.server, settings)
+        except TerminalError as error:
+            raise AirflowFailException(str(error)) from error
+        self.max_age = self.max_age or timedelta(hours=settings.live_hours)
+        for link in self.operator_extra_links:
+            context["ti"].xcom_push(key=link.xcom_key, value=link.get_link(self, ti_key=None))
+        if self.external:
+            self.log.info("watching %s at %s, which runs elsewhere", self.server, self.url)
+        else:
+            self._own(context)
+        watch = ServerWatch(self, self.url, self._owned)
+        ended_by = "failure"
+        try:
+            ended_by = self._watch(watch, context)
+        finally:
+            self._give_up_ownership(hand_over=ended_by == "age")
+        return {"server": self.server, "url": self.url, "ended_by": ended_by, **watch.report()}
+
+    def on_kill(self) -> None:
+        """Stop the server. Airflow calls this when the task is cleared, marked, or its worker ends."""
+        self._is_killed.set()
+        if self._owned is not None:
+            self._owned.stop(KILL_WAIT_S)
+
+    def _own(self, context: Context) -> None:
+        ti = context["ti"]
+        owner = f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{ti.try_number}@{socket.gethostname()}:{os.getpid()}"
+        spec = ServerSpec(
+            self.server,
+            tuple(self.command or ()),
+            {**self.environment, **lease_settings(self.consul_conn_id)[1]},
+        )
+        try:
+            self._owned = own_server(spec, Place(load_settings().live_folder), owner)
+            look = self._owned.look()
+        except GuardGone as error:
+            raise AirflowException(str(error)) from error
+        except PermissionError as error:
+            raise AirflowFailException(str(error)) from error
+        how = f"adopted {self.server}, process {look.pid}" if look.pid else f"starting {self.server}"
+        self.log.info("%s; its output is in %s on %s", how, self._owned.log_file, socket.gethostname())
+
+    def _watch(self, watch: ServerWatch, context: Context) -> str:
+        """Look at the server until this task should end, and return why it ends."""
+        dag_id = context["ti"].dag_id
+        old_at = (context["dag_run"].start_date or datetime.now(UTC)) + (self.max_age or timedelta())
+        while True:
+            if self._is_killed.is_set():
+                raise AirflowException(f"the task was stopped, and {self.server} with it")
+            watch.look()
+            if context["ti"].get_dag(dag_id).is_paused:
+                self.log.info("the DAG is paused, so %s stops", self.server)
+                return "pause"
+            # A server that is not healthy is not handed over: the next task would begin with a failure of this one.
+            if datetime.now(UTC) >= old_at and watch.is_healthy:
+                self.log.info("this run is old; the next one takes %s over", self.server)
+                return "age"
+            self._is_killed.wait(self.poll_s)
+
+    def _give_up_ownership(self, *, hand_over: bool) -> None:
+        if self._owned is None:
+            return
+        try:
+            if hand_over:
+                self._owned.leave()
+            elif not self._owned.stop(self._owned.spec.stop_timeout_s + KILL_WAIT_S):
+                self.log.warning("%s has not ended yet; its guard kills it", self.server)
+        except GuardGone as error:
+            self.log.warning("%s", error)
+        self._owned.close()

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from pipestream.errors import SettingsInvalid
+from pipestream.live.servers import server_command, server_url
+from pipestream.live.tail import MOST_LINES, LogTail
+from pipestream.live.watch import Sighting, look_at
+from pipestream.settings import load_settings
+
+METRICS = """
+pipestream_messages_processed_total{queue="a",status="success"} 40.0
+pipestream_messages_processed_total{queue="b",status="success"} 2.0
+pipestream_messages_failed_total{queue="b",reason="X"} 3.0
+pipestream_grpc_calls_total{method="IntakeHandoff",code="OK"} 7.0
+"""
+
+
+class Told(BaseHTTPRequestHandler):
+    """Answers as the test says."""
+
+    health = (200, {"status": "SERVING"})
+    metrics = METRICS
+
+    def do_GET(self) -> None:
+        status, body = type(self).health if self.path == "/health" else (200, None)
+        text = json.dumps(body) if body is not None else type(self).metrics
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def told() -> Iterator[tuple[type[Told], str]]:
+    class Mine(Told):
+        pass
+
+    with HTTPServer(("127.0.0.1", 0), Mine) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield Mine, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_sighting_sums_the_counters_over_their_labels(told):
+    seen = look_at(told[1])
+
+    assert (seen.is_healthy, seen.processed, seen.failed, seen.calls) == (True, 42.0, 3.0, 7.0)
+
+
+def test_a_server_that_says_that_it_does_not_serve_is_not_healthy(told):
+    handler, url = told
+    handler.health = (503, {"status": "NOT_SERVING"})
+
+    seen = look_at(url)
+
+    assert not seen.is_healthy
+    assert seen.problem == f"{url}/health answers 503 NOT_SERVING"
+
+
+def test_metrics_that_cannot_be_read_are_a_problem_not_a_crash(told):
+    handler, url = told
+    handler.metrics = "}{ nonsense"
+
+    assert not look_at(url).is_healthy
+
+
+def test_a_server_that_does_not_answer_is_not_healthy():
+    assert "does not answer" in look_at("http://127.0.0.1:9", timeout_s=1).problem
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        (None, "healthy, 30 streams processed, 1 failed"),
+        (Sighting(0.0, True, processed=10), "healthy, 30 streams processed (2.0/s), 1 failed"),
+        (Sighting(0.0, True, processed=100), "healthy, 30 streams processed (3.0/s), 1 failed"),
+    ],
+    ids=["alone", "with a rate", "after a restart"],
+)
+def test_a_sighting_is_described_with_rates(before, said):
+    assert Sighting(10.0, True, processed=30, failed=1).describe(before) == said
+
+
+def test_a_tail_returns_complete_lines_once(tmp_path):
+    file = tmp_path / "log"
+    file.write_text("old\n")
+    tail = LogTail(file)
+
+    with file.open("a") as log:
+        log.write("one\ntwo\nhal")
+        log.flush()
+        assert tail.read() == ["one", "two"]
+        log.write("f\n")
+    assert tail.read() == ["half"]
+    assert tail.read() == []
+
+
+def test_a_tail_leaves_out_the_first_lines_of_too_many(tmp_path):
+    file = tmp_path / "log"
+    tail = LogTail(file)
+    assert tail.read() == []
+
+    file.write_text("".join(f"{number}\n" for number in range(MOST_LINES + 5)))
+
+    said = tail.read()
+    assert said[:2] == ["(5 lines left out)", "5"]
+    assert len(said) == MOST_LINES + 1
+
+
+def test_a_tail_begins_again_when_the_file_does(tmp_path):
+    file = tmp_path / "log"
+    file.write_text("a long line\n")
+    tail = LogTail(file)
+
+    file.write_text("new\n")
+
+    assert tail.read() == ["new"]
+
+
+def test_the_engine_is_started_with_the_port_of_its_telemetry():
+    settings = load_settings(live_engine_url="http://127.0.0.1:1234/")
+
+    assert server_url("engine", settings) == "http://127.0.0.1:1234"
+    assert server_command("engine", settings)[-4:] == ["engine", "serve", "--metrics-port", "1234"]
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:9465", "http://engine", "ftp://engine:1"])
+def test_an_address_without_host_or_port_is_refused(url):
+    with pytest.raises(SettingsInvalid, match="live_engine_url must be http://HOST:PORT"):
+        server_url("engine", load_settings(live_engine_url=url))
