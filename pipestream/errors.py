@@ -12,6 +12,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - LeaseUnavailable        another holder has the slot (range)
     - LeaseStoreUnavailable   the lease store did not answer
     - BrokerUnavailable       no Kafka broker answered (range)
+    - SidecarUnavailable      a sidecar that is to be managed does not answer
     - StoreUnavailable        the object store did not answer (range)
     - LedgerBusy              others wrote to the ledger at the same moment, so nothing was written
     - DatabaseUnavailable     PostgreSQL did not answer
@@ -189,6 +190,18 @@ class BrokerUnavailable(TransientError):
     """No Kafka broker answered within the timeout."""
 
     concerns = Concern.RANGE
+
+
+class SidecarUnavailable(TransientError):
+    """A sidecar that is to be managed does not answer, or refuses the call."""
+
+    def __init__(self, address: str, status: str, details: str) -> None:
+        self.address = address
+        self.status = status
+        super().__init__(
+            f"no sidecar answers at {address} ({status}: {details[:300]}); start one with `pipestream sidecar`, or "
+            f"name its address with --address"
+        )
 
 
 class StoreUnavailable(TransientError):

@@ -112,6 +112,12 @@ class Settings(BaseSettings):
         5.0, ge=0.1, le=3600, description="How often a sidecar looks what is to be drained and who else drains."
     )
     sidecar_max_leases: int = Field(16, ge=1, description="Slots that one sidecar drains at most.")
+    sidecar_address: str = Field(
+        "127.0.0.1:50071", min_length=1, description="Where a sidecar is managed, host:port; port 0 takes a free one."
+    )
+    sidecar_telemetry_port: int = Field(
+        9471, ge=0, le=65_535, description="Port of a sidecar's /metrics and /health; 0 takes a free one."
+    )
     sidecar_stop_s: float = Field(
         60.0, gt=0, description="How long a sidecar that is asked to end waits for the chunks in progress."
     )

@@ -32,6 +32,7 @@ from pipestream.cli import (
     read,
     samples,
     settings,
+    sidecar,
     stack,
     topics,
 )
@@ -70,6 +71,7 @@ for part in (
     ingest,
     drain,
     engine,
+    sidecar,
     backfill,
     dlq,
     ledger,

@@ -52,6 +52,8 @@ class RangeTask:
     """The graph's message in base64; it was checked before the plan was made."""
     slot: int = 0
     """Whose lease the task works under: when it is lost, the tasks of this slot are stopped."""
+    engine: str = ""
+    """The address of an engine that the documents are handed to; empty: the task processes them itself."""
     unrecorded: tuple[tuple[int, int, str], ...] = ()
     """Of a stream: partition, start and tally (as JSON, empty if unknown) of what was drained before a range and is not
     in the ledger yet. The offset metadata counts from there too."""

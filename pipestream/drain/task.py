@@ -28,6 +28,7 @@ from pipestream.drain.crash_markers import CrashMarkers
 from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.engine.carry import RecordResult
 from pipestream.engine.follow import retry_policy
+from pipestream.engine.handoff import open_handoff
 from pipestream.engine.services import open_services
 from pipestream.errors import (
     Concern,
@@ -136,11 +137,14 @@ class _RangeDrain:
     def run(self) -> None:
         task, settings = self.task, self.settings
         version = restore(b64decode(task.graph))
-        graph = version.graph
         with ExitStack() as stack:
             store = stack.enter_context(open_store(settings.store_uri, settings))
-            self._patiently(partial(record_named_topics, store, graph, settings))
-            services = stack.enter_context(open_services(version, settings, fused_with(graph, task.node_id), store))
+            self._patiently(partial(record_named_topics, store, version.graph, settings))
+            if task.engine:
+                version, opened = open_handoff(version, settings, task.node_id, task.engine, bool(task.datasource_id))
+            else:
+                opened = open_services(version, settings, fused_with(version.graph, task.node_id), store)
+            graph, services = version.graph, stack.enter_context(opened)
             writer = stack.enter_context(self._broker.start_writer(task.transactional_ids, task.topic))
             reader = stack.enter_context(self._broker.open_reader(task.group, task.ranges))
             # A group that was quiet for long has no committed offset any more; then the plan's start still holds.

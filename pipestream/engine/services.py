@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import lru_cache
 
@@ -29,6 +29,7 @@ def open_services(
     store: ObjectStore | None = None,
     *,
     module_wait_s: float | None = None,
+    open_engine: Callable[[str, PluginContext], EdgeTransport] | None = None,
 ) -> Iterator[Services]:
     """Yield the services for a set of nodes, and close their modules at the end.
 
@@ -38,6 +39,7 @@ def open_services(
     :param node_ids: for a drain, the node of its topic and those fused with it; for an engine, all that it serves.
     :param store: where parsers' blobs are; the one of the settings unless given, opened when it is first needed.
     :param module_wait_s: how long calls of a gRPC module that is down are held back; as the setting says unless given.
+    :param open_engine: opens the transport to a node's engine; the one that its address names unless given.
     :raises GraphInvalid: a module or a transport cannot be found.
     """
     nodes = [version.graph.node_by_id[node_id] for node_id in node_ids]
@@ -50,7 +52,7 @@ def open_services(
             for spec in dict.fromkeys(node.module for node in nodes if not node.engine)
         }
         engines = {
-            target: stack.enter_context(closing(_open_transport(target, context)))
+            target: stack.enter_context(closing((open_engine or _open_transport)(target, context)))
             for target in dict.fromkeys(node.engine for node in nodes if node.engine)
         }
         meter = PrometheusMeter(version.graph.graph_id)

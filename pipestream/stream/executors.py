@@ -38,8 +38,12 @@ class Executor(Protocol):
 class WarmExecutor:
     """Drains in this process, with modules, consumer and producer kept open: each partition in a thread of its own."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, engine: str = "") -> None:
+        """
+        :param engine: the address of an engine that processes the documents; empty: this process does.
+        """
         self._settings = settings
+        self._engine = engine
 
     def drain(self, parts: Unrecorded, watch: Watch) -> None:
         slot = parts.slot
@@ -56,7 +60,7 @@ class WarmExecutor:
 
         threads = [
             threading.Thread(target=work, args=(task,), name=f"stream {parts.topic}{task.offsets[0][0]}", daemon=True)
-            for task in range_tasks(slot, ranges)
+            for task in (replace(each, engine=self._engine) for each in range_tasks(slot, ranges))
         ]
         for thread in threads:
             thread.start()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipestream import faults
@@ -86,12 +87,25 @@ class TopicStream:
         self._ledger = Ledger(settings)
         self._total = Tally()
         self._parts: Unrecorded | None = None
+        self._positions: dict[int, int] = {}
+        self._trouble = ""
 
     @property
     def tally(self) -> Tally:
         """Return what became of the records that were drained so far. May be asked from any thread."""
         parts = self._parts
         return self._total + parts.total if parts else self._total
+
+    @property
+    def positions(self) -> Mapping[int, int]:
+        """Return where each partition continues: the offsets that are committed. May be asked from any thread."""
+        parts = self._parts
+        return parts.positions if parts else self._positions
+
+    @property
+    def trouble(self) -> str:
+        """Return why it cannot drain at the moment, although it tries; empty if it can."""
+        return self._trouble
 
     def run(self, stop: threading.Event) -> StreamEnded:
         """Drain until ``stop`` is set, or until there is a reason to end; see the top of this module."""
@@ -115,6 +129,7 @@ class TopicStream:
                 if self.tally.records > drained_before:
                     pause_s = _FIRST_PAUSE_S
                 log.warning("%s slot %d: again in %.1f s: %s", self.topic, self._keeper.lease.slot, pause_s, error)
+                self._trouble = str(error)
                 stop.wait(pause_s)
                 pause_s = min(2 * pause_s, self._settings.stream_pause_max_s)
             else:
@@ -129,11 +144,12 @@ class TopicStream:
         parts = self._reconcile(slot)
         watch = Watch(slot, self._settings, self._leases, self._find_graph, self._broker, (stop, self._keeper.lost))
         self._parts = parts
+        self._trouble = ""
         self._recorder.join(parts, on_conflict=watch.end)
         try:
             self._executor.drain(parts, watch)
         finally:
-            self._total, self._parts = self._total + parts.total, None
+            self._total, self._positions, self._parts = self._total + parts.total, parts.positions, None
             self._recorder.leave(parts)
 
     def _hold(self, wanted: Wanted) -> HeldSlot:

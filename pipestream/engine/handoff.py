@@ -1,0 +1,141 @@
+"""Let a node's documents be processed by a running engine instead of this process: what a sidecar with an engine does.
+
+The node is treated as one that lives in a remote engine, so that hydration, retries, dead letters and the ledger are
+those of every drain. A document of a datasource is handed in by ``IntakeHandoff``, every other by ``ProcessNode``.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from pipestream.engine.process import Services
+from pipestream.engine.services import open_services
+from pipestream.errors import ModuleDown, ModuleFailed
+from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import IntakeHandoffRequest, ProcessNodeRequest
+from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import EngineV1ServiceStub
+from pipestream.graph.proto import BuiltGraph
+from pipestream.modules.remote import IDEMPOTENCY_KEY
+from pipestream.modules.statuses import error_of_status
+from pipestream.rpc.channels import PLAIN_TEXT, open_channel
+from pipestream.rpc.security import ChannelSecurity, channel_security
+from pipestream.settings import Settings
+from pipestream.wire import PipeStream
+
+if TYPE_CHECKING:
+    from pipestream.graph.model import Graph
+    from pipestream.plugins import PluginContext
+
+PATH = "pipestream-path"
+"""Request metadata of a handoff. Without ``direct``, an engine puts a large document on the intake topic, from which it
+has just come."""
+_PAUSE_S = 0.1
+_PAUSE_MAX_S = 2.0
+
+
+def open_handoff(
+    version: BuiltGraph, settings: Settings, node_id: str, engine: str, is_intake: bool
+) -> tuple[BuiltGraph, AbstractContextManager[Services]]:
+    """Return a version of a graph in which a node lives in an engine, and the services that call it there."""
+    version = hand_over(version, node_id, engine)
+
+    def open_engine(target: str, context: PluginContext) -> EngineHandoff:
+        security = channel_security(context.settings)
+        return EngineHandoff(target, security, is_intake=is_intake, wait_s=settings.module_wait_s)
+
+    return version, open_services(version, settings, [node_id], open_engine=open_engine)
+
+
+def hand_over(version: BuiltGraph, node_id: str, engine: str) -> BuiltGraph:
+    """Return a version of a graph in which a node lives in an engine. It keeps its hash: it is the same graph."""
+    graph: Graph = version.graph
+    nodes = tuple(replace(node, engine=engine) if node.node_id == node_id else node for node in graph.nodes)
+    return replace(version, graph=replace(graph, nodes=nodes))
+
+
+class EngineHandoff:
+    """Hands streams to an engine. A crash repeats the last call with the same key, which the engine recognises.
+
+    A call that the engine answers with a status of its own is for ``follow`` to repeat or to give up. An engine that
+    is not there is waited for here: no document is to blame for it.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        security: ChannelSecurity = PLAIN_TEXT,
+        *,
+        is_intake: bool,
+        wait_s: float,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """
+        :param wait_s: how long an engine that is not there is waited for.
+        """
+        self._target = target
+        self._is_intake = is_intake
+        self._wait_s = wait_s
+        self._sleep = sleep
+        self._channel = open_channel(target, security)
+        self._stub: Any = EngineV1ServiceStub(self._channel)  # type: ignore[no-untyped-call]
+
+    def process(self, stream: PipeStream, idempotency_key: str, timeout_s: float) -> None:
+        """Return once the engine has taken the stream, and will not lose it.
+
+        :raises ModuleDown: it is not there, and did not come back in time.
+        :raises ModuleUnavailable: it is there, and the same call may succeed later.
+        :raises ModuleFailed: it refuses the stream.
+        """
+        deadline = time.monotonic() + self._wait_s
+        pause_s = _PAUSE_S
+        while True:
+            try:
+                return self._call(stream, idempotency_key, timeout_s)
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    raise error_of_status(error, f"engine {self._target}", timeout_s) from None
+                if time.monotonic() + pause_s > deadline:
+                    raise ModuleDown(f"engine {self._target}", error.details() or "", self._wait_s) from None
+            self._sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets
+            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._channel.close()
+
+    def _call(self, stream: PipeStream, key: str, timeout_s: float) -> None:
+        sent = PipeStream()
+        sent.CopyFrom(stream)
+        # A trace that this process began is another one at a repeat, and the same key must have the same content.
+        sent.metadata.ClearField("trace_id")
+        if self._is_intake:
+            self._hand_in(sent, key, timeout_s)
+        else:
+            self._process_node(sent, key, timeout_s)
+
+    def _hand_in(self, stream: PipeStream, key: str, timeout_s: float) -> None:
+        request = IntakeHandoffRequest(
+            stream=stream,
+            datasource_id=stream.metadata.datasource_id,
+            account_id=stream.metadata.account_id,
+            target_entry_node_id=stream.current_node_id,
+            doc_stored_in_repo=True,
+        )
+        # The engine names the stream after the key.
+        request.stream.ClearField("stream_id")
+        metadata = [(IDEMPOTENCY_KEY, key), (PATH, "direct")]
+        answer = self._stub.IntakeHandoff(request, timeout=timeout_s, metadata=metadata)
+        if not answer.accepted:
+            raise ModuleFailed(f"engine {self._target} did not accept it: {answer.message}")
+
+    def _process_node(self, stream: PipeStream, key: str, timeout_s: float) -> None:
+        request = ProcessNodeRequest(stream=stream)
+        answer = self._stub.ProcessNode(request, timeout=timeout_s, metadata=[(IDEMPOTENCY_KEY, key)])
+        if not answer.success:
+            raise ModuleFailed(f"engine {self._target}: {answer.error_message}", log_entries=list(answer.log_entries))

@@ -1,0 +1,101 @@
+"""Which slots are to be drained all the time: the applied graphs, and what the operator wants of their topics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pipestream.deployment.versions import GraphVersions
+from pipestream.errors import PipestreamError
+from pipestream.graph.flow import topic_targets, why_not_drained
+from pipestream.graph.model import Graph
+from pipestream.leases.names import lease_name
+from pipestream.leases.store import DesiredState, TopicMode
+from pipestream.stream.shares import SlotKey
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpec:
+    """What is drained in a slot. A change of it starts the slot's stream again."""
+
+    topic: str
+    replicas: int
+    """How many slots share the topic: the slot drains every so many-th partition."""
+    graph_hash: str
+    graph: Graph = field(compare=False, repr=False)
+
+
+class ActiveGraphs:
+    """The active version of every graph. A version is read once, and then kept while it is active."""
+
+    def __init__(self, versions: GraphVersions) -> None:
+        self._versions = versions
+        self._graphs: dict[str, tuple[str, Graph]] = {}
+
+    def read(self) -> Mapping[str, tuple[str, Graph]]:
+        """Return hash and graph of every active version, by the graph's id.
+
+        A version that cannot be read (it was applied by a newer release) is left out, and does not stop the others.
+        """
+        hashes = self._versions.active_hashes()
+        graphs = {graph_id: kept for graph_id, kept in self._graphs.items() if hashes.get(graph_id) == kept[0]}
+        for graph_id in sorted(hashes.keys() - graphs.keys()):
+            try:
+                graphs[graph_id] = hashes[graph_id], self._versions.get(graph_id, hashes[graph_id])
+            except PipestreamError as error:
+                if error.transient:
+                    raise
+                log.error("graph %s is not drained: its active version cannot be read: %s", graph_id, error)
+        self._graphs = graphs  # at once: streams read it from their threads
+        return graphs
+
+    def find(self, graph_id: str) -> Graph | None:
+        """Return a graph as it was last read; None if it has no active version any more. Asks no server."""
+        kept = self._graphs.get(graph_id)
+        return kept[1] if kept else None
+
+
+def find_wanted(
+    graphs: Mapping[str, tuple[str, Graph]],
+    desired: Callable[[str], DesiredState],
+    partitions: Mapping[str, int],
+    *,
+    has_leases: bool = True,
+) -> dict[SlotKey, StreamSpec]:
+    """Return every slot that is to be drained all the time, in the order of the graphs' ids and their topics.
+
+    :param desired: what the operator wants of a topic.
+    :param partitions: of the topics that exist. A slot beyond the partitions would have nothing to drain; a topic that
+        does not exist has one slot, whose stream says that it is missing.
+    :param has_leases: without leases nothing keeps modes and replicas, so every topic is drained, in one slot.
+    """
+    wanted: dict[SlotKey, StreamSpec] = {}
+    for graph_id, (digest, graph) in sorted(graphs.items()):
+        for topic, node_id in topic_targets(graph).items():
+            if why_not_drained(graph, topic):
+                continue
+            replicas = 1
+            if has_leases:
+                state = _ask(desired, topic)
+                if state is None or not state.started or state.mode is not TopicMode.STREAMING:
+                    continue
+                # Order across partitions takes one reader of them all.
+                replicas = 1 if graph.node_by_id[node_id].is_ordered else state.replicas
+            for slot in range(min(replicas, partitions.get(topic, 1))):
+                key = SlotKey(lease_name(topic, graph_id), slot)
+                wanted[key] = StreamSpec(topic, replicas, digest, graph)
+    return wanted
+
+
+def _ask(desired: Callable[[str], DesiredState], topic: str) -> DesiredState | None:
+    """Return what is wanted of a topic; None if nobody can read it, which is that topic's own problem."""
+    try:
+        return desired(topic)
+    except PipestreamError as error:
+        if error.transient:
+            raise
+        log.error("%s is not drained: %s", topic, error)
+        return None
