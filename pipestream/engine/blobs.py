@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pipestream.documents.references import DRIVE, blob_key, key_of_blob
 from pipestream.errors import DocumentMissing, IdInvalid, RecordInvalid
 from pipestream.graph.format import HYDRATION
-from pipestream.graph.model import Graph, Hydration, Node
+from pipestream.graph.model import NO_HYDRATION, Graph, Hydration, Node
 from pipestream.graph.wire_fields import message_values
 from pipestream.modules.module import Module, ModuleContext, profile_of
 from pipestream.wire import Blob, ChecksumType, FileStorageReference, PipeDoc, PipeStream
@@ -59,14 +59,6 @@ class BlobSource:
         return [wanted[key] for key in keys]
 
 
-def _no_store(keys: Sequence[str]) -> Sequence[bytes | DocumentMissing]:
-    raise AssertionError(f"a parser needs the blobs {', '.join(keys)}, and these services were opened without a store")
-
-
-NO_BLOBS = BlobSource(_no_store)
-"""For services that never meet a blob by reference: those of tests."""
-
-
 @dataclass(frozen=True, slots=True)
 class Hydrated:
     """A document as its module gets it, and what was fetched for it."""
@@ -78,13 +70,14 @@ class Hydrated:
 
 def hydration_of(stream: PipeStream, node: Node, graph: Graph) -> Hydration:
     """Return what becomes of blobs at a node: what the node says, else the stream, else the stream's datasource."""
-    if node.hydration != Hydration():
+    # By identity first, since every document passes here and nearly none has a rule.
+    if node.hydration is not NO_HYDRATION and node.hydration != NO_HYDRATION:
         return node.hydration
-    ingestion = stream.metadata.ingestion_config
-    if stream.metadata.HasField("ingestion_config") and ingestion.HasField("hydration_config"):
-        return Hydration(**message_values(HYDRATION, ingestion.hydration_config))
-    datasource = graph.datasource_by_id.get(stream.metadata.datasource_id)
-    return datasource.hydration if datasource else Hydration()
+    metadata = stream.metadata
+    if metadata.HasField("ingestion_config") and metadata.ingestion_config.HasField("hydration_config"):
+        return Hydration(**message_values(HYDRATION, metadata.ingestion_config.hydration_config))
+    datasource = graph.datasource_by_id.get(metadata.datasource_id)
+    return datasource.hydration if datasource else NO_HYDRATION
 
 
 def hydrate(
@@ -94,12 +87,13 @@ def hydrate(
     node: Node,
     module: Module,
     context: ModuleContext,
-    source: BlobSource,
+    source: BlobSource | None,
 ) -> Hydrated:
     """Return a document as its module gets it: for a parser with its blobs inline.
 
     A module is asked what it is only if that makes a difference.
 
+    :param source: where blobs come from; None: no module is really called, so nothing is fetched.
     :raises DocumentMissing: a blob is not there.
     :raises RecordInvalid: a reference leads elsewhere than to the blobs of the account, or the blob is not the one that
         the document describes.
@@ -107,7 +101,7 @@ def hydrate(
     :raises ModuleUnavailable: the module could not be asked.
     """
     wanted = [index for index, blob in enumerate(blobs_of(document)) if _is_wanted(blob, rule)]
-    if not wanted and not rule.drop_blobs_after_parse:
+    if source is None or not (wanted or rule.drop_blobs_after_parse):
         return Hydrated(document)
     if not (node.parser or (rule.policy != "on_demand" and profile_of(module, context).is_parser)):
         return Hydrated(document)
@@ -180,12 +174,11 @@ def put_blobs_aside(stream: PipeStream, node: Node, graph: Graph) -> dict[str, b
 
 def blobs_of(document: PipeDoc) -> Sequence[Blob]:
     """Return the blobs of a document, whichever way it holds them."""
-    match document.blob_bag.WhichOneof("blob_data"):
-        case "blob":
-            return [document.blob_bag.blob]
-        case "blobs":
-            return list(document.blob_bag.blobs.blob)
-    return []
+    bag = document.blob_bag
+    kind = bag.WhichOneof("blob_data")
+    if kind == "blob":
+        return [bag.blob]
+    return list(bag.blobs.blob) if kind else []
 
 
 def _is_wanted(blob: Blob, rule: Hydration) -> bool:

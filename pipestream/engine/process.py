@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
 
-from pipestream.engine.blobs import NO_BLOBS, BlobSource, hydrate, hydration_of, settle_blobs
+from pipestream.engine.blobs import BlobSource, hydrate, hydration_of, settle_blobs
 from pipestream.engine.graph_conditions import Conditions
 from pipestream.engine.history import record_failure, record_hop, this_instance
 from pipestream.errors import (
@@ -85,8 +85,8 @@ class Services:
     """Who processes, for the history."""
     now: Callable[[], float] = time.time
     meter: Meter = field(default_factory=NoMeter)
-    blobs: BlobSource = NO_BLOBS
-    """Where parsers' blobs come from."""
+    blobs: BlobSource | None = None
+    """Where parsers' blobs come from; None: nowhere, because modules are not really called."""
     module_wait_s: float = 0.0
     """How long a call is held back while its module is down."""
 
@@ -193,7 +193,9 @@ def _run_module(
         document, stream.metadata.account_id, rule, node, services.module_of(node), context, services.blobs
     )
     answer = _call_module(hydrated.document, context, node, graph, services)
-    answer = replace(answer, documents=settle_blobs(answer.documents, hydrated, rule))
+    settled = settle_blobs(answer.documents, hydrated, rule)
+    if settled is not answer.documents:
+        answer = replace(answer, documents=settled)
     if not node.post_mappings:
         return answer
     mapped = [apply_mappings(node.post_mappings, stream, each, services.cel_engine) for each in answer.documents]

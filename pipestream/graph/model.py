@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HAPPY_END",
+    "NO_HYDRATION",
     "Connector",
     "Datasource",
     "DeadLetterPolicy",
@@ -95,6 +96,10 @@ class Hydration:
     allow_inline_blobs_for_parser_chains: bool = False
 
 
+NO_HYDRATION = Hydration()
+"""Of a part that says nothing about blobs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Persistence:
     """Whether documents on their way to the next node are stored, or small ones travel in the record."""
@@ -137,7 +142,7 @@ class Node:
     """The clusters that may send to a restricted node."""
     parser: bool = False
     """Whether the module reads blobs, also where it does not declare it."""
-    hydration: Hydration = Hydration()
+    hydration: Hydration = NO_HYDRATION
 
     @property
     def is_end(self) -> bool:
@@ -207,7 +212,7 @@ class Datasource:
     schedule: str = ""
     connector: Connector | None = None
     start_at: str = ""
-    hydration: Hydration = Hydration()
+    hydration: Hydration = NO_HYDRATION
     persistence: Persistence = Persistence()
     path: str = ""
     """How a document that is handed to an engine starts: ``direct`` in the call, ``stored`` by the intake topic.

@@ -53,7 +53,9 @@ class Connection:
         self._watch_lock = threading.Lock()
         self._is_watched = False
         self._profile: ModuleProfile | None = None
+        self._times_lost = 0
         self._profile_lock = threading.Lock()
+        self._asking = threading.Lock()
 
     def close(self) -> None:
         with self._watch_lock:
@@ -96,17 +98,11 @@ class Connection:
         :raises ModuleUnavailable: it did not answer.
         :raises ModuleFailed: it answered with an error.
         """
-        with self._profile_lock:
-            known = self._profile
+        known = self._profile
         if known is not None:
             return known
-        if context is not None:
-            self._await_module(context)
-        answer_s = self._limits.answer_s
-        asked = self._call(lambda timeout_s: ask_registration(self.stub, timeout_s), answer_s, answer_s)
-        with self._profile_lock:
-            self._profile = asked
-        return asked
+        with self._asking:
+            return self._profile or self._ask_profile(context)
 
     def health(self) -> tuple[Health, str]:
         """Ask the module how it is now; return that, and why it did not answer."""
@@ -132,6 +128,17 @@ class Connection:
         self._breaker.got_through()
         return answer
 
+    def _ask_profile(self, context: ModuleContext | None) -> ModuleProfile:
+        if context is not None:
+            self._await_module(context)
+        answer_s, times_lost = self._limits.answer_s, self._times_lost
+        asked = self._call(lambda timeout_s: ask_registration(self.stub, timeout_s), answer_s, answer_s)
+        with self._profile_lock:
+            # An answer from before the connection was lost is used once, and not kept.
+            if times_lost == self._times_lost:
+                self._profile = asked
+        return asked
+
     def _await_module(self, context: ModuleContext) -> None:
         self._start_watch()
         self._breaker.admit(min(context.wait_s, _left_s(context)))
@@ -152,6 +159,7 @@ class Connection:
     def _forget_profile(self) -> None:
         with self._profile_lock:
             self._profile = None
+            self._times_lost += 1
 
     def _start_watch(self) -> None:
         if self._is_watched:

@@ -14,6 +14,7 @@ from pipestream.graph.load import check_graph_text
 from pipestream.leases import open_lease_store
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import DEAD_LETTER_BYTES, DEAD_LETTER_HEADERS_BYTES
+from pipestream_testing.modules import GrpcModuleServer
 
 pytestmark = pytest.mark.stack
 
@@ -213,3 +214,46 @@ def test_both_sides_of_a_bridge_know_its_topic(bench, unique):
     assert receiver.grown == (bridge,)
     assert bridge in bench.leases.topics()
     assert bridge not in bench.apply("nodes:\n  - {id: a, type: connector}\n", force=True).retired
+
+
+def with_module(unique, spec, pages):
+    return (
+        f"datasources:\n  - {{id: {unique}-files, account: demo, entry: a}}\n"
+        f"nodes:\n  - {{id: a, module: '{spec}', config: {{pages: {pages}}}}}\n"
+    )
+
+
+def serve():
+    schema = '{"properties": {"pages": {"minimum": 1}}}'
+    return GrpcModuleServer(lambda request, _: GrpcModuleServer.answer(request.document), schema=schema)
+
+
+def test_a_config_that_its_grpc_module_refuses_is_not_applied(bench, unique, tmp_path):
+    with serve() as server:
+        text = f"graph: sample\ncluster: {unique}\n" + with_module(unique, server.spec, 0)
+        file = tmp_path / "graph.yaml"
+        file.write_text(text)
+        with pytest.raises(GraphInvalid, match=r"graph.yaml:6: nodes\[0\].config.pages: .*less than the minimum of 1"):
+            bench.apply(with_module(unique, server.spec, 0), file=file)
+        assert bench.topics() == set()
+
+        applied = bench.apply(with_module(unique, server.spec, 1))
+
+    assert applied.warnings == ()
+
+
+def test_a_grpc_module_that_is_down_is_a_warning_unless_it_is_required(bench, unique):
+    with serve() as server:
+        pass
+    text = with_module(unique, server.spec, 0)
+    bench.settings = bench.settings.model_copy(update={"module_check": "require"})
+    with pytest.raises(GraphInvalid, match="did not answer, so its config was not checked"):
+        bench.apply(text)
+    assert bench.topics() == set()
+
+    bench.settings = bench.settings.model_copy(update={"module_check": "warn"})
+    (warning,) = bench.apply(text).warnings
+    bench.settings = bench.settings.model_copy(update={"module_check": "off"})
+
+    assert "did not answer" in warning
+    assert bench.apply(text).warnings == ()

@@ -189,3 +189,13 @@ def test_the_explanation_reads_as_text():
         '   filter doc.search_metadata.document_type == "PDF": holds',
         "   ✓ chunks → happy-end (kafka pipestream.main.happy-end) when always",
     ]
+
+
+def test_a_parser_is_explained_without_fetching_the_blobs_of_the_document():
+    made = document()
+    made.blob_bag.blob.storage_ref.object_key = "blobs/acme/ds/doc-1/0"
+    graph = graph_of((Node("parser", "main", module="python:never.run:this", parser=True), *NODES[1:]))
+
+    steps = [step.node_id for step in explain(graph, made).steps]
+
+    assert steps[0] == "parser"
