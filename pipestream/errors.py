@@ -262,7 +262,7 @@ class TimeBudgetSpent(TransientError):
 
     def __init__(self, node_id: str) -> None:
         self.node_id = node_id
-        super().__init__(f"the time budget of the document ended before node {node_id}; repeat it with more time")
+        super().__init__(f"the time budget of the document ended at node {node_id}; repeat it with more time")
 
 
 class Overloaded(TransientError):

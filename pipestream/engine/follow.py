@@ -108,6 +108,9 @@ def _process_with_retries(
         except (ModuleDown, TimeBudgetSpent, StoreRefused):
             raise
         except TransientError as error:
+            if deadline is not None and time.monotonic() >= deadline:
+                # The caller's time is over, not the document's chance: whoever has more time may succeed.
+                raise TimeBudgetSpent(stream.current_node_id) from error
             if attempt == policy.max_attempts and isinstance(error, StoreUnavailable):
                 raise
             if attempt == policy.max_attempts:

@@ -28,6 +28,8 @@ from pipestream.settings import Settings
 
 _Answer = TypeVar("_Answer")
 
+_MOST_OF_IT = 0.9
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
@@ -86,7 +88,10 @@ class Connection:
                 error_type="RESOURCE_EXHAUSTED",
             )
         try:
-            return self._call(make, max(timeout_s - (time.monotonic() - begun), 0.001), timeout_s)
+            left_s = max(timeout_s - (time.monotonic() - begun), 0.001)
+            # A call that had less time than its node allows says nothing about the module if it times out.
+            had_its_time = context.deadline is None and left_s > _MOST_OF_IT * timeout_s
+            return self._call(make, left_s, timeout_s, had_its_time=had_its_time)
         finally:
             self._slots.release()
 
@@ -113,17 +118,19 @@ class Connection:
         """Why calls are held back; empty: they are not."""
         return self._breaker.reason
 
-    def _call(self, make: Callable[[float], _Answer], timeout_s: float, allowed_s: float) -> _Answer:
+    def _call(
+        self, make: Callable[[float], _Answer], timeout_s: float, allowed_s: float, *, had_its_time: bool = True
+    ) -> _Answer:
         """Call, and tell the breaker how it went. ``allowed_s`` is the timeout as people know it."""
         try:
             answer = make(timeout_s)
         except grpc.RpcError as error:
             translated = error_of_status(error, self.name, allowed_s)
-            if error.code() in NOT_THROUGH:
+            if error.code() not in NOT_THROUGH:
+                self._breaker.got_through()
+            elif had_its_time or error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                 self._forget_profile()
                 self._breaker.failed(str(translated))
-            else:
-                self._breaker.got_through()
             raise translated from None
         self._breaker.got_through()
         return answer

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
@@ -14,7 +15,16 @@ from pipestream.engine.follow import follow, retry_policy
 from pipestream.engine.graph_conditions import compile_conditions
 from pipestream.engine.process import Outcome, Services, process_node
 from pipestream.engine.remote import RemoteEngine
-from pipestream.errors import Concern, ConditionError, HopsExceeded, ModuleFailed, ModuleUnavailable, RecordInvalid
+from pipestream.errors import (
+    Concern,
+    ConditionError,
+    HopsExceeded,
+    ModuleFailed,
+    ModuleTimeout,
+    ModuleUnavailable,
+    RecordInvalid,
+    TimeBudgetSpent,
+)
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import ProcessNodeResponse
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import (
     EngineV1ServiceServicer,
@@ -551,3 +561,21 @@ def test_pauses_grow_up_to_their_limit_and_jitter_only_shortens_them():
 
     assert [policy.pause_s(attempt, 0) for attempt in (1, 2, 3, 4)] == [0.1, 0.2, 0.3, 0.3]
     assert policy.pause_s(1, 0.999) > 0.05
+
+
+def test_a_stream_whose_time_is_over_becomes_no_dead_letter(services, calls):
+    graph = make_graph([node("a", module="x", dead_letters=DeadLetterPolicy(max_attempts=1))])
+
+    def use_up_the_time(_document, context):
+        while time.monotonic() < context.deadline:
+            time.sleep(0.01)
+        return ModuleTimeout("took too long")
+
+    with pytest.raises(TimeBudgetSpent, match="at node a"):
+        follow(stream_at("a"), graph, services(graph), SETTINGS, deadline=time.monotonic())
+    assert calls == []
+    made = services(graph, a=use_up_the_time)
+    with pytest.raises(TimeBudgetSpent):
+        follow(stream_at("a"), graph, made, SETTINGS, deadline=time.monotonic() + 0.1)
+    (context,) = calls
+    assert 0 < context.timeout_s <= 0.1

@@ -242,6 +242,26 @@ def test_a_call_gets_no_more_time_than_the_stream_has_left(open_module):
     assert left[0] <= 20
 
 
+def test_callers_with_little_time_do_not_hold_back_the_calls_of_others(open_module):
+    released = threading.Event()
+
+    def hang_on_slow(request, call):
+        if request.document.doc_id == "slow":
+            released.wait(30)
+        return GrpcModuleServer.answer(request.document)
+
+    with GrpcModuleServer(hang_on_slow) as server:
+        module = open_module(server.spec, module_breaker_failures=1)
+        for _ in range(3):
+            with pytest.raises(ModuleTimeout):
+                module.process(PipeDoc(doc_id="slow"), context(deadline=time.monotonic() + 0.2))
+        assert module.held_back == ""
+        with pytest.raises(ModuleTimeout):
+            module.process(PipeDoc(doc_id="slow"), context(timeout_s=0.2))
+        assert "took longer" in module.held_back
+        released.set()
+
+
 def test_a_call_waits_for_a_module_that_is_down_no_longer_than_the_stream_has_left(open_module):
     with GrpcModuleServer(echo) as server:
         module = open_module(server.spec)
