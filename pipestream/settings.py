@@ -160,6 +160,24 @@ class Settings(BaseSettings):
     retry_initial_ms: int = Field(25, ge=0, description="First pause between tries.")
     retry_max_ms: int = Field(250, ge=0, description="Longest pause between tries.")
     module_timeout_s: float = Field(300.0, gt=0, description="How long a module may take for one document.")
+    gateway_url: str = Field(
+        "",
+        pattern=r"^(https?://[^\s]+)?$",
+        description="Gateway that is told how far each document is, by POST to /envelopes/ID/progress and /final. "
+        "Empty: none.",
+    )
+    runtime_processes: int = Field(
+        2,
+        ge=1,
+        le=256,
+        description="Most processes of one runtime: module in one process of ours; each takes a document.",
+    )
+    runtime_memory_mb: int = Field(
+        0, ge=0, description="Address space of a process of a runtime: module, in MB; 0: no limit."
+    )
+    runtime_start_timeout_s: float = Field(
+        60.0, gt=0, description="How long a process of a runtime: module may take until it is ready."
+    )
     module_concurrency: int = Field(
         16, ge=1, le=10_000, description="Calls of one gRPC module that a process makes at once; others wait."
     )

@@ -30,6 +30,7 @@ from pipestream.cli import (
     metrics,
     plugins,
     read,
+    runtime,
     samples,
     settings,
     sidecar,
@@ -80,6 +81,7 @@ for part in (
     topics,
     metrics,
     plugins,
+    runtime,
     read,
     settings,
 ):

@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipestream.engine.process import Emission, Services, fail, process_node
+from pipestream.engine.envelopes import envelope_id
+from pipestream.engine.process import Emission, Outcome, Services, fail, process_node
 from pipestream.errors import (
     Concern,
     ModuleDown,
@@ -19,6 +20,7 @@ from pipestream.errors import (
     TerminalError,
     TimeBudgetSpent,
     TransientError,
+    printable,
 )
 from pipestream.graph.flow import destination_of
 from pipestream.graph.model import DeadLetterPolicy, Graph, Node
@@ -84,7 +86,18 @@ def follow(
                 waiting.append(emission.stream)
             else:
                 leaving.append(emission)
+                _report_end(emission, graph, services)
     return leaving
+
+
+def _report_end(emission: Emission, graph: Graph, services: Services) -> None:
+    """Say that a document has reached an end which nobody processes; other ends say it themselves."""
+    if services.progress is None or emission.outcome in (Outcome.EDGE, Outcome.HANDED_OVER):
+        return
+    end = graph.node_by_id.get(emission.to_node_id)
+    if end is None or end.is_bare_end:
+        error = printable(emission.error) if emission.error else ""
+        services.progress.final(envelope_id(emission.stream), succeeded=emission.error is None, error=error)
 
 
 def is_fused(emission: Emission, graph: Graph) -> bool:

@@ -13,8 +13,10 @@ from enum import Enum
 from itertools import pairwise
 
 from pipestream.engine.blobs import BlobSource, hydrate, hydration_of, settle_blobs
+from pipestream.engine.envelopes import envelope_id, envelope_place, forget_name, is_named, name_child
 from pipestream.engine.graph_conditions import Conditions
 from pipestream.engine.history import record_failure, record_hop, this_instance
+from pipestream.engine.progress import Progress
 from pipestream.errors import (
     HopsExceeded,
     ModuleFailed,
@@ -27,7 +29,7 @@ from pipestream.errors import (
 )
 from pipestream.graph.model import Edge, Graph, Node
 from pipestream.ids import derive_child_id
-from pipestream.modules.module import Answer, HopStatus, Module, ModuleContext
+from pipestream.modules.module import Answer, EnvelopePlace, HopStatus, Module, ModuleContext
 from pipestream.modules.transports import EdgeTransport
 from pipestream.routing.mappings import apply_mappings
 from pipestream.telemetry.meter import Meter, NoMeter
@@ -89,6 +91,13 @@ class Services:
     """Where parsers' blobs come from; None: nowhere, because modules are not really called."""
     module_wait_s: float = 0.0
     """How long a call is held back while its module is down."""
+    progress: Progress | None = None
+    """Who is told how far each document is."""
+
+    def report(self, place: EnvelopePlace | None, status: str) -> None:
+        """Say how far a document is, if anybody wants to know."""
+        if self.progress is not None and place is not None:
+            self.progress.report(place, status)
 
 
 def process_node(
@@ -119,7 +128,9 @@ def process_node(
         return [Emission(Outcome.HANDED_OVER, stream, node.node_id)]
 
     started, begun = services.now(), time.perf_counter()
-    answer = _run_module(stream, node, graph, services, attempt, deadline)
+    place = envelope_place(stream, graph) if services.progress or node.speaks_envelopes else None
+    services.report(place, "received")
+    answer = _run_module(stream, node, graph, services, attempt, deadline, place)
     done = record_hop(stream, node, graph, services, started, answer)
     status = "success"
     if node.is_end:
@@ -129,6 +140,9 @@ def process_node(
         status, emissions = "empty_response", [_end_happily(done, node, graph)]
     else:
         emissions = _route_all(done, answer.documents, node, graph, services.conditions)
+    services.report(place, "completed")
+    if node.is_end and services.progress is not None:
+        services.progress.final(envelope_id(stream), succeeded=node.node_id != graph.error_end)
     services.meter.processed(node_topic(graph.cluster_id, node.node_id), status, time.perf_counter() - begun)
     return emissions
 
@@ -141,6 +155,8 @@ def _route_all(
         child = stream if len(documents) == 1 else _copy(stream)
         if index:
             child.stream_id = derive_child_id(stream.stream_id, node.node_id, f"document/{index}")
+            if node.speaks_envelopes or is_named(stream):
+                name_child(child, stream, index)
         child.document.CopyFrom(document)
         emissions.extend(_route(child, node, graph, conditions))
     return emissions
@@ -166,7 +182,13 @@ def fail(
 
 
 def _run_module(
-    stream: PipeStream, node: Node, graph: Graph, services: Services, attempt: int, deadline: float | None
+    stream: PipeStream,
+    node: Node,
+    graph: Graph,
+    services: Services,
+    attempt: int,
+    deadline: float | None,
+    place: EnvelopePlace | None,
 ) -> Answer:
     document = stream.document
     if node.filters:
@@ -187,11 +209,15 @@ def _run_module(
         timeout_s=_timeout_s(node, services, deadline),
         wait_s=services.module_wait_s,
         deadline=deadline,
+        protocol=node.protocol or "payload",
+        envelope=place,
+        stream_error=stream.metadata.stream_error if node.node_id == graph.error_end else None,
     )
     rule = hydration_of(stream, node, graph)
     hydrated = hydrate(
         document, stream.metadata.account_id, rule, node, services.module_of(node), context, services.blobs
     )
+    services.report(place, "processing")
     answer = _call_module(hydrated.document, context, node, graph, services)
     settled = settle_blobs(answer.documents, hydrated, rule)
     if settled is not answer.documents:
@@ -236,6 +262,7 @@ def _route(stream: PipeStream, node: Node, graph: Graph, conditions: Conditions)
         if index:
             # Branches may meet again at one node; with one id they would overwrite each other's objects there.
             branch.stream_id = derive_child_id(stream.stream_id, node.node_id, f"edge/{edge.edge_id}")
+            forget_name(branch)
         branch.current_node_id = edge.to_node_id
         branch.cluster_id = edge.to_cluster_id or graph.cluster_id
         emissions.append(Emission(Outcome.EDGE, branch, node.node_id, edge.to_node_id, edge))

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pipestream.engine.blobs import BlobSource
 from pipestream.engine.graph_conditions import Conditions, compile_conditions
 from pipestream.engine.process import Services
+from pipestream.engine.progress import GatewayProgress
 from pipestream.errors import DocumentMissing, GraphInvalid, Problem
 from pipestream.graph.proto import BuiltGraph
 from pipestream.modules.resolve import resolve_module
@@ -44,6 +45,7 @@ def open_services(
     """
     nodes = [version.graph.node_by_id[node_id] for node_id in node_ids]
     context = PluginContext(settings)
+    gateway = settings.gateway_url
     setup_tracing(settings, "pipestream")
     with ExitStack() as stack:
         stack.callback(flush_spans)
@@ -67,6 +69,7 @@ def open_services(
             meter=meter,
             blobs=BlobSource(fetch_many, lambda: meter.timed("hydrate")),
             module_wait_s=settings.module_wait_s if module_wait_s is None else module_wait_s,
+            progress=stack.enter_context(closing(GatewayProgress(gateway))) if gateway else None,
         )
 
 

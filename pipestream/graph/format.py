@@ -49,6 +49,7 @@ DAY_MS = DAY_S * 1_000
 
 ORDERINGS = ("timestamp",)
 INTAKE_PATHS = ("direct", "stored")
+PROTOCOLS = ("payload", "envelope")
 AGGREGATIONS = ("concatenate", "sum")
 LIVE_WAYS = ("run", "external")
 """Airflow starts the server; or it watches one that runs elsewhere."""
@@ -156,7 +157,12 @@ NODE = Section(
         Field("id", _ID, "Unique in its cluster; part of the topic's name.", "node_id", required=True),
         Field("name", Text(), "Name for people."),
         Field("type", Choice(NodeType), "What the node is for.", "node_type"),
-        Field("module", Text(1), "python:PACKAGE.MODULE:FUNCTION, grpc:HOST:PORT or unix:/PATH.", wire="module_id"),
+        Field("module", Text(1),
+              "python:PACKAGE.MODULE:FUNCTION, runtime:PACKAGE.MODULE:FUNCTION (in a process of its own), "
+              "grpc:HOST:PORT or unix:/PATH.",
+              wire="module_id"),
+        Field("protocol", Choice(PROTOCOLS),
+              "unix:, runtime: what the module is sent: payload, the document (default); envelope, with id and route."),
         Field("engine", Text(1), "The remote engine the node lives in: HOST:PORT, or NAME://TARGET of a plugin.",
               wire="engine_address"),
         Field("config", Free(), "The module's configuration: json_config of a gRPC module.",

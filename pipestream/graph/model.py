@@ -118,7 +118,7 @@ class Node:
     name: str = ""
     node_type: NodeType = NodeType.PROCESSOR
     module: str = ""
-    """``python:package.module:function``, ``grpc:host:port``, ``unix:/path/to.sock``; empty passes documents on."""
+    """``python:`` or ``runtime:package.module:function``, ``grpc:host:port``, ``unix:/path``; empty passes on."""
     engine: str = ""
     """host:port of the remote engine the node lives in; empty: it runs where it is reached."""
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -133,6 +133,8 @@ class Node:
     keep_documents_hours: float | None = None
     """How long the documents that it stored are kept; None: forever."""
     slots: int = 1
+    protocol: str = ""
+    """What is sent to a module behind a socket: ``payload`` (also if empty) or ``envelope``."""
     ordering: str = ""
     """``timestamp``: release records across partitions in timestamp order. Empty: in partition order."""
     start_at: str = ""
@@ -143,6 +145,11 @@ class Node:
     parser: bool = False
     """Whether the module reads blobs, also where it does not declare it."""
     hydration: Hydration = NO_HYDRATION
+
+    @property
+    def speaks_envelopes(self) -> bool:
+        """Whether its module gets documents in envelopes."""
+        return self.protocol == "envelope"
 
     @property
     def is_end(self) -> bool:

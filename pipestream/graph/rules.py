@@ -113,6 +113,9 @@ def _check_node(place: str, node: Node, report: Report, *, look_up: bool) -> Non
             f"{policy.max_backoff_ms} is shorter than the first pause, {policy.initial_backoff_ms}",
         )
     _check_visibility(place, node, report)
+    if node.protocol and node.module.partition(":")[0] in ("", "python", "grpc"):
+        hint = "a Python function or a gRPC service has its own form; remove protocol"
+        report.problem(f"{place}.protocol", "only modules behind a socket have a protocol: unix: and runtime:", hint)
     _check_module(place, node, report, look_up=look_up)
 
 

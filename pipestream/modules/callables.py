@@ -27,7 +27,7 @@ class CallableModule:
 
     The function gets a copy of the document and may change it. It is stopped after ``context.timeout_s``;
     ``pipestream.modules.deadline`` says what that can and cannot stop. A function that ends the process
-    (``os._exit``, a crash in native code) ends the drain's task with it: put such code behind ``grpc:``.
+    (``os._exit``, a crash in native code) ends the drain's task with it: name such code ``runtime:``.
     """
 
     def __init__(self, function: Callable[[PipeDoc, ModuleContext], Any], spec: str) -> None:

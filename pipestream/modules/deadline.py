@@ -4,7 +4,7 @@ In the main thread of a process (where Spark's workers run their tasks) a timer 
 which ends loops, sleeps and blocking system calls. In other threads (the gRPC engine's) the call runs in a
 thread of its own; when its time is up the caller continues, and the exception is raised in that thread as soon
 as it runs Python code again. Neither stops native code that never looks for signals: a module built on such
-code belongs behind ``grpc:`` or ``unix:``, where a deadline always holds.
+code belongs behind ``runtime:`` or ``grpc:``, where a deadline always holds.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pipestream.wire import LogEntry, PipeDoc
+    from pipestream.wire import ErrorData, LogEntry, PipeDoc
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,23 @@ class ModuleContext:
     """How long the call may be held back before it begins, while the module is known to be down."""
     deadline: float | None = None
     """When the stream's time budget ends, by ``time.monotonic``; None: it has none."""
+    protocol: str = "payload"
+    """What is sent to a module behind a socket: ``payload`` or ``envelope``."""
+    envelope: EnvelopePlace | None = None
+    """The id and the way of the document as a message; set where the protocol is ``envelope``."""
+    stream_error: ErrorData | None = None
+    """Why the document failed before; set at the error-end."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopePlace:
+    """Which message a document is, and where it is on its way."""
+
+    id: str
+    parent_id: str
+    actors: tuple[str, ...]
+    """The nodes that it has passed, this one, and those behind it as long as there is one way only."""
+    current: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from pipestream.wire import PipeDoc
 
 
-_HINT = "use python:package.module:function, grpc:host:port or unix:/path/to.sock; empty passes documents through"
+_HINT = (
+    "use python:package.module:function, runtime:package.module:function (in a process of its own), grpc:host:port or "
+    "unix:/path/to.sock; empty passes documents through"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,7 @@ class ModuleSpec:
     """A module's address, taken apart."""
 
     kind: str
-    """``identity`` for none, else the name of a module kind: ``python``, ``grpc``, ``unix``, or a plugin's."""
+    """``identity`` for none, else a module kind: ``python``, ``runtime``, ``grpc``, ``unix``, or a plugin's."""
     target: str = ""
 
 
@@ -48,11 +51,11 @@ def parse_module(spec: str) -> ModuleSpec:
         return ModuleSpec("identity")
     kind, _, target = spec.partition(":")
     match kind:
-        case "python":
+        case "python" | "runtime":
             package, _, function = target.partition(":")
             names = [*package.split("."), function]
             if all(name.isidentifier() for name in names):
-                return ModuleSpec("python", target)
+                return ModuleSpec(kind, target)
         case "grpc":
             host, _, port = target.rpartition(":")
             if host and port.isascii() and port.isdigit() and 0 < int(port) < 65_536:
@@ -64,7 +67,7 @@ def parse_module(spec: str) -> ModuleSpec:
         case _ if target and find_plugin(PluginGroup.MODULE_KIND, kind):
             # Only its own code knows what a target of another package's kind looks like.
             return ModuleSpec(kind, target)
-    others = sorted(set(plugin_names(PluginGroup.MODULE_KIND)) - {"python", "grpc", "unix"})
+    others = sorted(set(plugin_names(PluginGroup.MODULE_KIND)) - {"python", "runtime", "grpc", "unix"})
     installed = f"; installed kinds: {', '.join(others)}" if others else ""
     raise _invalid(spec, f"{spec!r} is not a module", _HINT + installed)
 
@@ -98,7 +101,7 @@ def open_python(target: str, _context: PluginContext) -> Module:
     """
     from pipestream.modules.callables import CallableModule
 
-    return CallableModule(_import(target), f"python:{target}")
+    return CallableModule(import_callable(target), f"python:{target}")
 
 
 def open_grpc(target: str, context: PluginContext) -> Module:
@@ -116,7 +119,11 @@ def open_unix(target: str, _context: PluginContext) -> Module:
     return SocketModule(target)
 
 
-def _import(target: str) -> Callable[[PipeDoc, ModuleContext], Any]:
+def import_callable(target: str) -> Callable[[PipeDoc, ModuleContext], Any]:
+    """Import ``package.module:function``.
+
+    :raises GraphInvalid: it is not there, or cannot be called.
+    """
     package, _, name = target.partition(":")
     try:
         function = getattr(importlib.import_module(package), name, None)

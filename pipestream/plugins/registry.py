@@ -44,6 +44,7 @@ _BUILT_IN = {
     PluginGroup.MODULE_KIND: {
         "grpc": "pipestream.modules.resolve:open_grpc",
         "python": "pipestream.modules.resolve:open_python",
+        "runtime": "pipestream.modules.runtime.module:open_runtime",
         "unix": "pipestream.modules.resolve:open_unix",
     },
     PluginGroup.TRANSPORT: {"grpc": "pipestream.engine.remote:open_engine"},

@@ -35,6 +35,7 @@ _REASONS: dict[type[PipestreamError], str] = {
     ProcessDied: "runtime_error",
     ModuleUnavailable: "transport_error",
 }
+_MESSAGE_REASONS = ("parse_error", "validation_error", "route_mismatch")
 _RUNTIME_ERRORS: dict[type[PipestreamError], str] = {
     ModuleTimeout: "timeout",
     ModuleUnavailable: "unavailable",
@@ -94,7 +95,7 @@ class PrometheusMeter:
         self._of(metrics.PROCESSING_DURATION, queue).observe(seconds)
 
     def failed(self, queue: str, error: PipestreamError) -> None:
-        self._of(metrics.MESSAGES_FAILED, queue, _kind(error, _REASONS)).inc()
+        self._of(metrics.MESSAGES_FAILED, queue, _reason(error)).inc()
 
     def sent(self, destination: str, message_type: str, edge_id: str, size_bytes: int) -> None:
         self._of(metrics.MESSAGES_SENT, destination, message_type).inc()
@@ -150,6 +151,12 @@ class NoMeter:
     @contextmanager
     def timed(self, step: str, queue: str = "") -> Iterator[None]:  # noqa: ARG002
         yield
+
+
+def _reason(error: PipestreamError) -> str:
+    """Return why a stream failed. A module behind a socket can tell that the message itself was wrong."""
+    said = error.details.get("error") if isinstance(error, ModuleFailed) else None
+    return said if said in _MESSAGE_REASONS else _kind(error, _REASONS)
 
 
 def _kind(error: PipestreamError, kinds: dict[type[PipestreamError], str]) -> str:

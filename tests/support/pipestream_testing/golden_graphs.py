@@ -27,6 +27,7 @@ WRITTEN_GRAPHS = (
     TESTS / "data" / "blobs.yaml",
     TESTS / "data" / "paths.yaml",
     TESTS / "data" / "live.yaml",
+    TESTS / "data" / "sockets.yaml",
 )
 
 WORDS = ["a", "Two words", "yes", "1.10", "0x1F", "- dash", "# hash", "a: b", "line\nbreak", "ünïcødé 文書", "'\"", " "]

@@ -122,6 +122,13 @@ CASES = [
         19,
         "expected kafka or grpc, not 'http'",
     ),
+    (
+        "protocol of a function",
+        graph(nodes=NODES.replace("loads\n  - id: b", "loads\n    protocol: envelope\n  - id: b")),
+        "nodes[0].protocol",
+        9,
+        "only modules behind a socket have a protocol",
+    ),
     ("ordering", graph(nodes=NODES + "    ordering: random\n"), "nodes[2].ordering", 14, "expected timestamp"),
     (
         "filters that are no list",

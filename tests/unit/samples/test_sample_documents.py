@@ -76,14 +76,23 @@ def test_a_count_without_room_for_every_kind_is_refused(tmp_path):
         write_sample_documents(tmp_path, count=18)
 
 
-def carry(graph, conditions, document):
+@pytest.fixture(scope="module")
+def modules(graph):
+    """The modules of the graph; that of PDF and Office files runs in processes of its own."""
+    opened = {node.node_id: resolve_module(node.module) for node in graph.nodes}
+    yield opened
+    for module in opened.values():
+        module.close()
+
+
+def carry(graph, conditions, modules, document):
     """Take a document through the graph's nodes; return it and the nodes it passed."""
     node_id, path = graph.datasources[0].entry_node_id, []
     while True:
         node = graph.node_by_id[node_id]
         path.append(node_id)
         context = ModuleContext("sample", node_id, "s", config=node.config)
-        answered = resolve_module(node.module).process(document, context)
+        answered = modules[node_id].process(document, context)
         (document,) = answered.documents if isinstance(answered, Answer) else answered
         matching = conditions.matching_edges(node_id, conditions.activation(PipeStream(), document))
         if not matching:
@@ -92,11 +101,11 @@ def carry(graph, conditions, document):
         node_id = matching[0].to_node_id
 
 
-def test_every_good_document_takes_exactly_one_way_through_the_sample_graph(graph, conditions, folder):
+def test_every_good_document_takes_exactly_one_way_through_the_sample_graph(graph, conditions, modules, folder):
     ways = set()
     for document in FolderConnector(folder).documents():
         if not document.search_metadata.source_path.startswith("broken/"):
-            enriched, path = carry(graph, conditions, document)
+            enriched, path = carry(graph, conditions, modules, document)
             ways.add(tuple(path))
             assert enriched.search_metadata.body
             assert enriched.search_metadata.title
@@ -108,11 +117,11 @@ def test_every_good_document_takes_exactly_one_way_through_the_sample_graph(grap
     }
 
 
-def test_every_broken_document_fails_for_a_reason_of_its_own(graph, conditions, folder):
+def test_every_broken_document_fails_for_a_reason_of_its_own(graph, conditions, modules, folder):
     reasons = {}
     for document in FolderConnector(folder / "broken").documents():
         with pytest.raises(ModuleFailed) as caught:
-            carry(graph, conditions, document)
+            carry(graph, conditions, modules, document)
         reasons[document.search_metadata.source_path] = str(caught.value)
 
     assert len(set(reasons.values())) == len(reasons) == 10

@@ -111,7 +111,7 @@ class LiveServers(_message.Message):
     def __init__(self, engine: _Optional[str] = ..., repository: _Optional[str] = ..., sidecar: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
 
 class GraphNode(_message.Message):
-    __slots__ = ("node_id", "cluster_id", "name", "node_type", "module_id", "custom_config", "visibility", "mode", "kafka_input_topic", "repository_path", "created_at", "modified_at", "dlq_config", "pre_mappings", "post_mappings", "filter_conditions", "save_on_error", "kafka_partitions", "consumer_slots", "engine_address", "timeout_s", "retention_hours", "ordering", "start_at", "keep_documents_hours", "visible_to", "parser", "hydration_config")
+    __slots__ = ("node_id", "cluster_id", "name", "node_type", "module_id", "custom_config", "visibility", "mode", "kafka_input_topic", "repository_path", "created_at", "modified_at", "dlq_config", "pre_mappings", "post_mappings", "filter_conditions", "save_on_error", "kafka_partitions", "consumer_slots", "engine_address", "timeout_s", "retention_hours", "ordering", "start_at", "keep_documents_hours", "visible_to", "protocol", "parser", "hydration_config")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -138,6 +138,7 @@ class GraphNode(_message.Message):
     START_AT_FIELD_NUMBER: _ClassVar[int]
     KEEP_DOCUMENTS_HOURS_FIELD_NUMBER: _ClassVar[int]
     VISIBLE_TO_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     PARSER_FIELD_NUMBER: _ClassVar[int]
     HYDRATION_CONFIG_FIELD_NUMBER: _ClassVar[int]
     node_id: str
@@ -166,9 +167,10 @@ class GraphNode(_message.Message):
     start_at: str
     keep_documents_hours: float
     visible_to: _containers.RepeatedScalarFieldContainer[str]
+    protocol: str
     parser: bool
     hydration_config: _pipeline_core_types_pb2.HydrationConfig
-    def __init__(self, node_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., name: _Optional[str] = ..., node_type: _Optional[_Union[NodeType, str]] = ..., module_id: _Optional[str] = ..., custom_config: _Optional[_Union[_pipeline_core_types_pb2.ProcessConfiguration, _Mapping]] = ..., visibility: _Optional[_Union[ClusterVisibility, str]] = ..., mode: _Optional[_Union[NodeMode, str]] = ..., kafka_input_topic: _Optional[str] = ..., repository_path: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., modified_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., dlq_config: _Optional[_Union[DlqConfig, _Mapping]] = ..., pre_mappings: _Optional[_Iterable[_Union[_pipeline_core_types_pb2.ProcessingMapping, _Mapping]]] = ..., post_mappings: _Optional[_Iterable[_Union[_pipeline_core_types_pb2.ProcessingMapping, _Mapping]]] = ..., filter_conditions: _Optional[_Iterable[str]] = ..., save_on_error: _Optional[bool] = ..., kafka_partitions: _Optional[int] = ..., consumer_slots: _Optional[int] = ..., engine_address: _Optional[str] = ..., timeout_s: _Optional[float] = ..., retention_hours: _Optional[float] = ..., ordering: _Optional[str] = ..., start_at: _Optional[str] = ..., keep_documents_hours: _Optional[float] = ..., visible_to: _Optional[_Iterable[str]] = ..., parser: _Optional[bool] = ..., hydration_config: _Optional[_Union[_pipeline_core_types_pb2.HydrationConfig, _Mapping]] = ...) -> None: ...
+    def __init__(self, node_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., name: _Optional[str] = ..., node_type: _Optional[_Union[NodeType, str]] = ..., module_id: _Optional[str] = ..., custom_config: _Optional[_Union[_pipeline_core_types_pb2.ProcessConfiguration, _Mapping]] = ..., visibility: _Optional[_Union[ClusterVisibility, str]] = ..., mode: _Optional[_Union[NodeMode, str]] = ..., kafka_input_topic: _Optional[str] = ..., repository_path: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., modified_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., dlq_config: _Optional[_Union[DlqConfig, _Mapping]] = ..., pre_mappings: _Optional[_Iterable[_Union[_pipeline_core_types_pb2.ProcessingMapping, _Mapping]]] = ..., post_mappings: _Optional[_Iterable[_Union[_pipeline_core_types_pb2.ProcessingMapping, _Mapping]]] = ..., filter_conditions: _Optional[_Iterable[str]] = ..., save_on_error: _Optional[bool] = ..., kafka_partitions: _Optional[int] = ..., consumer_slots: _Optional[int] = ..., engine_address: _Optional[str] = ..., timeout_s: _Optional[float] = ..., retention_hours: _Optional[float] = ..., ordering: _Optional[str] = ..., start_at: _Optional[str] = ..., keep_documents_hours: _Optional[float] = ..., visible_to: _Optional[_Iterable[str]] = ..., protocol: _Optional[str] = ..., parser: _Optional[bool] = ..., hydration_config: _Optional[_Union[_pipeline_core_types_pb2.HydrationConfig, _Mapping]] = ...) -> None: ...
 
 class DlqConfig(_message.Message):
     __slots__ = ("enabled", "topic_override", "max_retries", "initial_backoff", "max_backoff", "backoff_multiplier", "include_payload", "max_attempts")
