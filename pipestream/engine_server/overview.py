@@ -13,8 +13,11 @@ from pipestream.engine_server.desk import Counts
 from pipestream.engine_server.graphs import LiveGraphs
 from pipestream.engine_server.served import ServedGraph
 from pipestream.gen.ai.pipestream.engine.v1 import engine_service_pb2 as pb
-from pipestream.graph.model import Datasource
+from pipestream.graph.format import HYDRATION
+from pipestream.graph.model import NO_HYDRATION, Datasource
+from pipestream.graph.wire_fields import fill_message
 from pipestream.leases.store import Assignment, LeaseStore, TopicMode
+from pipestream.modules.connection import held_back_modules
 from pipestream.telemetry.endpoint import Health
 
 if TYPE_CHECKING:
@@ -60,7 +63,7 @@ class Overview:
         for served in self._graphs.directory.graphs.values():
             ways = served.own.ways.values()
             found += sorted({f"graph {served.graph.graph_id}: {each}" for way in ways for each in way.problems})
-        return found
+        return found + [f"{module} is down: {reason}" for module, reason in sorted(held_back_modules().items())]
 
     def probe(self) -> Health:
         """Return the health for HTTP probes, without asking any server."""
@@ -202,5 +205,7 @@ def _instance(served: ServedGraph, source: Datasource) -> pb.DatasourceInstance:
     config = instance.node_config
     config.persistence_config.persist_pipedoc = source.persistence.persist_pipedoc
     config.persistence_config.max_inline_size_bytes = source.persistence.max_inline_size_bytes
+    if source.hydration != NO_HYDRATION:
+        fill_message(HYDRATION, source.hydration, config.hydration_config)
     config.custom_config.update({"path": source.path, "paused": source.paused})
     return instance

@@ -225,6 +225,13 @@ class SharedConnection:
         shared.connection.close()
 
 
+def held_back_modules() -> dict[str, str]:
+    """Return the gRPC modules that this process does not call because they are down, each with the reason."""
+    with _lock:
+        connections = [shared.connection for shared in _open.values()]
+    return {each.name: each.held_back for each in connections if each.held_back}
+
+
 def module_security(settings: Settings) -> ChannelSecurity:
     """Return how the modules of this installation are reached. They do not get the token of our own servers."""
     token = settings.module_token.get_secret_value() if settings.module_token else ""

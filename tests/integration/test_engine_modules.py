@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from pipestream.documents.references import blob_key
+from pipestream.gen.ai.pipestream.engine.v1 import engine_service_pb2 as pb
 from pipestream.objects.store import open_store
 from pipestream.wire import PipeStream
 from pipestream_testing.engines import apply, engine
@@ -61,13 +62,16 @@ def test_a_caller_is_told_that_a_module_is_down_and_no_document_becomes_a_dead_l
                 running.hand_off(unique, "doc-1", key="k1")
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
             assert "is down" in caught.value.details()
+        while_down = running.stub.GetHealth(pb.GetHealthRequest()).health
         with GrpcModuleServer(parse, port=server.port):
             wait_until(lambda: _is_accepted(running, unique))
+        afterwards = running.stub.GetHealth(pb.GetHealthRequest()).health
         found = read_topic(settings, f"pipestream.{unique}.happy-end", f"dlq.intake.{unique}")
         dead = [each for each in found if each.record.topic.startswith("dlq.")]
 
     assert [each.doc_id for each in found] == ["doc-1"]
     assert dead == []
+    assert (while_down, afterwards) == (pb.ENGINE_HEALTH_DEGRADED, pb.ENGINE_HEALTH_HEALTHY)
 
 
 def _is_accepted(running, unique):
