@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,6 +152,19 @@ def unique() -> str:
 @pytest.fixture
 def settings(stack: Stack, unique: str, tmp_path: Path) -> Iterator[Settings]:
     """Settings for the stack with a database, a store prefix and a ledger of this test's own."""
+    with _own_places(stack, unique, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def module_settings(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """The same for all tests of a file that share a server, whose names and graphs are then their own."""
+    with _own_places(stack, f"t{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("module")) as made:
+        yield made
+
+
+@contextmanager
+def _own_places(stack: Stack, unique: str, folder: Path) -> Iterator[Settings]:
     main = stack.settings().postgres_dsn.get_secret_value()
     dsn = re.sub(r"/pipestream$", f"/{unique}", main)
     with psycopg.connect(main, autocommit=True) as connection:
@@ -162,10 +175,10 @@ def settings(stack: Stack, unique: str, tmp_path: Path) -> Iterator[Settings]:
                 kafka_timeout_s=120,
                 s3_timeout_s=120,
                 store_uri=f"s3://pipestream/{unique}",
-                ledger_uri=(tmp_path / "ledger").as_uri(),
+                ledger_uri=(folder / "ledger").as_uri(),
                 postgres_dsn=dsn,
                 leases="sql",
-                lease_folder=tmp_path / "leases",
+                lease_folder=folder / "leases",
             )
         finally:
             _drop_database(connection, unique)

@@ -61,6 +61,7 @@ class RunningEngine:
     metrics: str
     """host:port of its metrics; empty: none."""
     overview: Overview
+    graphs: LiveGraphs
     server: RpcServer
 
     async def stop(self) -> bool:
@@ -107,7 +108,7 @@ async def running_engine(settings: Settings, options: EngineOptions) -> AsyncIte
             metrics = stack.enter_context(endpoint).address
         await server.start()
         await server.set_serving(True)
-        running = RunningEngine(address, metrics, overview, server)
+        running = RunningEngine(address, metrics, overview, graphs, server)
         stack.push_async_callback(running.stop)
         yield running
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pytest
 
 from pipestream.leases import open_lease_store
 from pipestream_testing.commands import Run, make_run
+from pipestream_testing.engines import Engine, engine
 from pipestream_testing.letters import Letters
 
 if TYPE_CHECKING:
@@ -18,6 +20,13 @@ if TYPE_CHECKING:
     from pipestream.leases import LeaseStore
     from pipestream.settings import Settings
     from pipestream_testing.pipeline import Pipeline
+
+
+@pytest.fixture(scope="module")
+def live(module_settings: Settings) -> Iterator[Engine]:
+    """An engine for all tests of a file, each of which applies graphs of its own."""
+    with engine(module_settings, engine_name=f"e{uuid.uuid4().hex[:8]}") as running:
+        yield running
 
 
 @pytest.fixture

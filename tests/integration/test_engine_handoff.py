@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from pipestream.gen.ai.pipestream.engine.v1 import engine_service_pb2 as pb
-from pipestream.gen.pipestream.live.v1 import handoff_service_pb2 as live
+from pipestream.gen.pipestream.live.v1.handoff_service_pb2 import Handoff, HandoffBatchRequest
 from pipestream.kafka.records import header
 from pipestream.objects.store import open_store
 from pipestream.wire import PipeDoc
@@ -39,12 +39,11 @@ def topic(unique):
     return f"pipestream.{unique}.second"
 
 
-def test_a_document_is_stored_and_its_reference_is_committed_when_the_call_is_answered(settings, unique, topic):
-    apply(settings, graph_text(unique))
+def test_a_document_is_stored_and_its_reference_is_committed_when_the_call_is_answered(live, unique, topic):
+    live.apply(graph_text(unique))
 
-    with engine(settings, engine_name=unique) as running:
-        answer = running.hand_off(unique, "doc-1")
-        (found,) = read_topic(settings, topic)
+    answer = live.hand_off(unique, "doc-1")
+    (found,) = read_topic(live.settings, topic)
 
     assert answer.accepted
     assert answer.entry_node_id == "first"
@@ -52,7 +51,7 @@ def test_a_document_is_stored_and_its_reference_is_committed_when_the_call_is_an
     assert found.stream.current_node_id == "second"
     assert found.stream.metadata.account_id == "acme"
     assert [hop.node_id for hop in found.stream.metadata.history] == ["first"]
-    with open_store(settings.store_uri, settings) as store:
+    with open_store(live.settings.store_uri, live.settings) as store:
         document = PipeDoc.FromString(store.get(f"streams/acme/{found.stream.stream_id}/first.pb"))
     assert document.search_metadata.title == "doc-1"
 
@@ -82,24 +81,22 @@ def with_stream_id(datasource_id, doc_id, stream_id):
     return request
 
 
-def test_without_a_key_every_call_is_a_document_of_its_own(settings, unique, topic):
-    apply(settings, graph_text(unique))
+def test_without_a_key_every_call_is_a_document_of_its_own(live, unique, topic):
+    live.apply(graph_text(unique))
 
-    with engine(settings, engine_name=unique) as running:
-        answers = [running.hand_off(unique, "doc-1") for _ in range(2)]
-        found = read_topic(settings, topic)
+    answers = [live.hand_off(unique, "doc-1") for _ in range(2)]
+    found = read_topic(live.settings, topic)
 
     assert len({answer.assigned_stream_id for answer in answers}) == 2
     assert len(found) == 2
 
 
-def test_every_graph_with_an_entry_for_the_datasource_gets_the_document(settings, unique, topic):
-    apply(settings, graph_text(unique))
-    apply(settings, graph_text(unique, "two", replace={"second": "third"}))
+def test_every_graph_with_an_entry_for_the_datasource_gets_the_document(live, unique, topic):
+    live.apply(graph_text(unique))
+    live.apply(graph_text(unique, "two", replace={"second": "third"}))
 
-    with engine(settings, engine_name=unique) as running:
-        answer = running.hand_off(unique, "doc-1")
-        found = read_topic(settings, topic), read_topic(settings, f"pipestream.{unique}.third")
+    answer = live.hand_off(unique, "doc-1")
+    found = read_topic(live.settings, topic), read_topic(live.settings, f"pipestream.{unique}.third")
 
     assert answer.accepted
     assert [[each.doc_id for each in records] for records in found] == [["doc-1"], ["doc-1"]]
@@ -108,17 +105,16 @@ def test_every_graph_with_an_entry_for_the_datasource_gets_the_document(settings
     assert found[0][0].stream.stream_id != found[1][0].stream.stream_id
 
 
-def test_what_no_graph_takes_is_not_accepted_and_the_answer_says_why(settings, unique):
-    apply(settings, graph_text(unique, replace={"entry: first": "entry: first, paused: true"}))
+def test_what_no_graph_takes_is_not_accepted_and_the_answer_says_why(live, unique):
+    live.apply(graph_text(unique, replace={"entry: first": "entry: first, paused: true"}))
     design = graph_text(
         unique, "two", replace={f"id: {unique},": f"id: {unique}d,", "cluster: ": "mode: design\ncluster: "}
     )
-    apply(settings, design)
+    live.apply(design)
 
-    with engine(settings, engine_name=unique) as running:
-        unknown = running.hand_off("nobody", "doc-1")
-        paused = running.hand_off(unique, "doc-1")
-        in_design = running.hand_off(f"{unique}d", "doc-1")
+    unknown = live.hand_off("nobody", "doc-1")
+    paused = live.hand_off(unique, "doc-1")
+    in_design = live.hand_off(f"{unique}d", "doc-1")
 
     assert not unknown.accepted
     assert "no applied graph has the datasource 'nobody'" in unknown.message
@@ -128,12 +124,11 @@ def test_what_no_graph_takes_is_not_accepted_and_the_answer_says_why(settings, u
     assert "in design" in in_design.message
 
 
-def test_a_target_entry_node_must_be_the_datasources_entry(settings, unique):
-    apply(settings, graph_text(unique))
+def test_a_target_entry_node_must_be_the_datasources_entry(live, unique):
+    live.apply(graph_text(unique))
 
-    with engine(settings, engine_name=unique) as running:
-        right = running.hand_off(unique, "doc-1", target_entry_node_id="first")
-        wrong = running.hand_off(unique, "doc-2", target_entry_node_id="second")
+    right = live.hand_off(unique, "doc-1", target_entry_node_id="first")
+    wrong = live.hand_off(unique, "doc-2", target_entry_node_id="second")
 
     assert right.accepted
     assert not wrong.accepted
@@ -149,27 +144,25 @@ def test_a_target_entry_node_must_be_the_datasources_entry(settings, unique):
         ({"stream": {"metadata": {"account_id": "other"}, "document": {"doc_id": "x"}}}, "INVALID_ARGUMENT"),
     ],
 )
-def test_a_request_that_cannot_be_taken_in_gets_an_error_and_nothing_is_written(settings, unique, topic, fields, code):
-    apply(settings, graph_text(unique))
+def test_a_request_that_cannot_be_taken_in_gets_an_error_and_nothing_is_written(live, unique, topic, fields, code):
+    live.apply(graph_text(unique))
 
-    with engine(settings, engine_name=unique) as running:
-        with pytest.raises(grpc.RpcError) as failed:
-            running.hand_off(unique, "doc-1", **fields)
-        found = read_topic(settings, topic)
+    with pytest.raises(grpc.RpcError) as failed:
+        live.hand_off(unique, "doc-1", **fields)
+    found = read_topic(live.settings, topic)
 
     assert failed.value.code().name == code
     assert found == []
 
 
-def test_a_document_that_fails_is_accepted_and_becomes_the_dead_letter_of_a_drain(settings, unique):
+def test_a_document_that_fails_is_accepted_and_becomes_the_dead_letter_of_a_drain(live, unique):
     failing = graph_text(
         unique, replace={"{id: first, type: connector}": f'{{id: first, module: "{STEPS}:fail_on_bad"}}'}
     )
-    apply(settings, failing)
+    live.apply(failing)
 
-    with engine(settings, engine_name=unique) as running:
-        answer = running.hand_off(unique, "bad-1")
-        (letter,) = read_topic(settings, f"dlq.intake.{unique}")
+    answer = live.hand_off(unique, "bad-1")
+    (letter,) = read_topic(live.settings, f"dlq.intake.{unique}")
 
     assert answer.accepted
     assert "dead letter" in answer.message
@@ -177,17 +170,16 @@ def test_a_document_that_fails_is_accepted_and_becomes_the_dead_letter_of_a_drai
     assert letter.stream.document.doc_id == "bad-1"
 
 
-def test_a_large_document_goes_through_the_object_store_and_the_intake_topic(settings, unique, topic):
-    apply(settings, graph_text(unique))
+def test_a_large_document_goes_through_the_object_store_and_the_intake_topic(live, unique, topic):
+    live.apply(graph_text(unique))
 
-    with engine(settings, engine_name=unique, engine_direct_bytes=1_000) as running:
-        large = running.hand_off(unique, "large", key="k", body="x" * 5_000)
-        again = running.hand_off(unique, "large", key="k", body="x" * 5_000)
-        wished = running.stub.IntakeHandoff(
-            handoff(unique, "wished", body="x" * 5_000), metadata=[("pipestream-path", "direct")]
-        )
-        stored = running.stub.IntakeHandoff(handoff(unique, "small"), metadata=[("pipestream-path", "stored")])
-        intake, direct = read_topic(settings, f"intake.{unique}"), read_topic(settings, topic)
+    large = live.hand_off(unique, "large", key="k", body="x" * 1_100_000)
+    again = live.hand_off(unique, "large", key="k", body="x" * 1_100_000)
+    wished = live.stub.IntakeHandoff(
+        handoff(unique, "wished", body="x" * 1_100_000), metadata=[("pipestream-path", "direct")]
+    )
+    stored = live.stub.IntakeHandoff(handoff(unique, "small"), metadata=[("pipestream-path", "stored")])
+    intake, direct = read_topic(live.settings, f"intake.{unique}"), read_topic(live.settings, topic)
 
     assert large.accepted
     assert again == large
@@ -195,7 +187,7 @@ def test_a_large_document_goes_through_the_object_store_and_the_intake_topic(set
     assert stored.accepted
     assert sorted(each.stream.document_ref.doc_id for each in intake) == ["large", "small"]
     assert [each.doc_id for each in direct] == ["wished"]
-    with open_store(settings.store_uri, settings) as store:
+    with open_store(live.settings.store_uri, live.settings) as store:
         for each in intake:
             assert (
                 PipeDoc.FromString(store.get(each.stream.document_ref.object_key)).doc_id
@@ -203,20 +195,19 @@ def test_a_large_document_goes_through_the_object_store_and_the_intake_topic(set
             )
 
 
-def test_a_datasource_can_ask_for_the_stored_path(settings, unique, topic):
-    apply(settings, graph_text(unique, replace={"entry: first": "entry: first, path: stored"}))
+def test_a_datasource_can_ask_for_the_stored_path(live, unique, topic):
+    live.apply(graph_text(unique, replace={"entry: first": "entry: first, path: stored"}))
 
-    with engine(settings, engine_name=unique) as running:
-        running.hand_off(unique, "doc-1")
-        intake, direct = read_topic(settings, f"intake.{unique}"), read_topic(settings, topic)
+    live.hand_off(unique, "doc-1")
+    intake, direct = read_topic(live.settings, f"intake.{unique}"), read_topic(live.settings, topic)
 
     assert len(intake) == 1
     assert direct == []
 
 
-def test_a_stream_of_handoffs_answers_each_one_with_its_own_status(settings, unique, topic):
-    apply(settings, graph_text(unique))
-    apply(settings, graph_text(unique, "two", replace={f"id: {unique},": f"id: {unique}p, paused: true,"}))
+def test_a_stream_of_handoffs_answers_each_one_with_its_own_status(live, unique, topic):
+    live.apply(graph_text(unique))
+    live.apply(graph_text(unique, "two", replace={f"id: {unique},": f"id: {unique}p, paused: true,"}))
     sources = [unique] * 20 + [f"{unique}p", "nobody"]
     requests = [
         pb.IntakeHandoffStreamRequest(
@@ -226,9 +217,8 @@ def test_a_stream_of_handoffs_answers_each_one_with_its_own_status(settings, uni
     ]
     requests[5].request.account_id = "other"
 
-    with engine(settings, engine_name=unique, engine_stream_window=4) as running:
-        answers = {each.handoff_id: each for each in running.stub.IntakeHandoffStream(iter(requests), timeout=120)}
-        found = read_topic(settings, topic)
+    answers = {each.handoff_id: each for each in live.stub.IntakeHandoffStream(iter(requests), timeout=120)}
+    found = read_topic(live.settings, topic)
 
     assert len(answers) == 22
     assert answers["h3"].status == Status.STATUS_ACCEPTED
@@ -239,17 +229,16 @@ def test_a_stream_of_handoffs_answers_each_one_with_its_own_status(settings, uni
     assert len(found) == 19
 
 
-def test_a_batch_answers_each_document_in_order_and_a_repeated_key_once(settings, unique, topic):
-    apply(settings, graph_text(unique))
-    batch = live.HandoffBatchRequest(
-        handoffs=[live.Handoff(key=f"k{number}", request=handoff(unique, f"doc-{number}")) for number in range(10)]
+def test_a_batch_answers_each_document_in_order_and_a_repeated_key_once(live, unique, topic):
+    live.apply(graph_text(unique))
+    batch = HandoffBatchRequest(
+        handoffs=[Handoff(key=f"k{number}", request=handoff(unique, f"doc-{number}")) for number in range(10)]
     )
     batch.handoffs[4].request.account_id = "other"
 
-    with engine(settings, engine_name=unique) as running:
-        first = running.batches.HandoffBatch(batch, timeout=120)
-        second = running.batches.HandoffBatch(batch, timeout=120)
-        found = read_topic(settings, topic)
+    first = live.batches.HandoffBatch(batch, timeout=120)
+    second = live.batches.HandoffBatch(batch, timeout=120)
+    found = read_topic(live.settings, topic)
 
     assert [answer.status for answer in first.answers].count(Status.STATUS_ACCEPTED) == 9
     assert first.answers[4].status == Status.STATUS_PERMANENT_REJECTED

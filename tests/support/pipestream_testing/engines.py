@@ -16,12 +16,14 @@ from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import Engin
 from pipestream.gen.pipestream.live.v1.handoff_service_pb2_grpc import HandoffServiceStub
 from pipestream.graph.load import check_graph_text
 from pipestream.graph.model import Graph
+from pipestream.graph.proto import graph_hash
 from pipestream.modules.remote import IDEMPOTENCY_KEY
 from pipestream.rpc.channels import open_channel
 from pipestream.settings import Settings
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import required_topics
 from pipestream.wire import PipeStream
+from pipestream_testing.waiting import wait_until
 
 PATIENCE_S = 120.0
 
@@ -29,13 +31,28 @@ PATIENCE_S = 120.0
 class Engine:
     """A running engine and a client of it."""
 
-    def __init__(self, running: RunningEngine, loop: asyncio.AbstractEventLoop, channel: grpc.Channel) -> None:
+    def __init__(
+        self, running: RunningEngine, loop: asyncio.AbstractEventLoop, channel: grpc.Channel, settings: Settings
+    ) -> None:
         self.running = running
+        self.settings = settings
         self.loop = loop
         self.address = running.address
         self.channel = channel
         self.stub = EngineV1ServiceStub(channel)
         self.batches = HandoffServiceStub(channel)
+
+    def apply(self, text: str) -> Graph:
+        """Apply a graph, and wait until the engine serves it."""
+        graph = apply(self.settings, text)
+        self.wait_for(graph)
+        return graph
+
+    def wait_for(self, graph: Graph) -> None:
+        """Wait until the engine serves this version of a graph."""
+        wanted = graph_hash(graph)
+        graphs = self.running.graphs
+        wait_until(lambda: getattr(graphs.directory.graphs.get(graph.graph_id), "digest", "") == wanted)
 
     def hand_off(self, datasource_id: str, doc_id: str, key: str = "", timeout_s: float = PATIENCE_S, **fields):
         """Hand over a document that is inline, and return the answer."""
@@ -108,7 +125,7 @@ def engine(settings: Settings, options: EngineOptions | None = None, **changes) 
         raise found[-1]
     try:
         with open_channel(found[0].address) as channel:
-            yield Engine(found[0], found[1], channel)
+            yield Engine(found[0], found[1], channel, settings)
     finally:
         stop.set()
         thread.join(PATIENCE_S)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from pipestream.errors import ModuleFailed
 from pipestream.modules.module import ModuleContext
 from pipestream.wire import PipeDoc
@@ -29,3 +31,10 @@ def split_in_three(document: PipeDoc, _context: ModuleContext) -> list[PipeDoc]:
         part.doc_id = f"{document.doc_id}.{number}"
         parts.append(part)
     return parts
+
+
+def take_a_minute(document: PipeDoc, _context: ModuleContext) -> PipeDoc:
+    """Take longer than anybody waits, in steps, so that a deadline can end it."""
+    for _ in range(3_000):
+        time.sleep(0.02)
+    return document
