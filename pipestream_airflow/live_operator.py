@@ -13,9 +13,10 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from pipestream.errors import TerminalError
-from pipestream.live.owner import GuardGone, OwnedServer, own_server
+from pipestream.live.owner import GuardGone, OwnedServer, is_guarded, own_server, stop_abandoned
 from pipestream.live.servers import server_command, server_url
 from pipestream.live.spec import Place, ServerSpec
+from pipestream.live.watch import look_at
 from pipestream.settings import load_settings
 from pipestream_airflow.consul_hook import lease_settings
 from pipestream_airflow.live_links import HealthLink, MetricsLink
@@ -53,6 +54,7 @@ class LiveServerOperator(BaseOperator):
     :param max_age: how long after the run's start the task hands over; None: the setting ``live_hours``.
     :param poll_s: the pause between two looks at the server.
     :param report_s: the pause between two lines about it in the log; a change is reported at once.
+    :param start_s: how long a server may take from its start until it is healthy.
     :param unhealthy_s: a server that is not healthy for so long is started again; one that runs elsewhere fails the
         task.
     :param give_up_s: a server that is not healthy for so long, whatever was tried, fails the task.
@@ -75,6 +77,7 @@ class LiveServerOperator(BaseOperator):
         max_age: timedelta | None = None,
         poll_s: float = 5.0,
         report_s: float = 60.0,
+        start_s: float = 180.0,
         unhealthy_s: float = 60.0,
         give_up_s: float = 600.0,
         **kwargs: Any,
@@ -90,6 +93,7 @@ class LiveServerOperator(BaseOperator):
         self.max_age = max_age
         self.poll_s = poll_s
         self.report_s = report_s
+        self.start_s = start_s
         self.unhealthy_s = unhealthy_s
         self.give_up_s = give_up_s
         self._owned: OwnedServer | None = None
@@ -132,15 +136,31 @@ class LiveServerOperator(BaseOperator):
             tuple(self.command or ()),
             {**self.environment, **lease_settings(self.consul_conn_id)[1]},
         )
+        place = Place(load_settings().live_folder)
         try:
-            self._owned = own_server(spec, Place(load_settings().live_folder), owner)
-            look = self._owned.look()
+            is_running = is_guarded(spec, place)
+            if not is_running:
+                self._clear_the_way(spec, place)
+            self._owned = own_server(spec, place, owner)
         except GuardGone as error:
             raise AirflowException(str(error)) from error
         except PermissionError as error:
             raise AirflowFailException(str(error)) from error
-        how = f"adopted {self.server}, process {look.pid}" if look.pid else f"starting {self.server}"
-        self.log.info("%s; its output is in %s on %s", how, self._owned.log_file, socket.gethostname())
+        how = "adopted" if is_running else "starting"
+        self.log.info("%s %s; its output is in %s on %s", how, self.server, self._owned.log_file, socket.gethostname())
+
+    def _clear_the_way(self, spec: ServerSpec, place: Place) -> None:
+        """Stop what an earlier task with other settings left, and refuse to start next to somebody else's server.
+
+        Otherwise the health of that server would be taken for the health of ours, which cannot have its port.
+        """
+        for key in stop_abandoned(spec, place, wait_s=spec.stop_timeout_s):
+            self.log.info("stopped %s, which was started with other settings", key)
+        if look_at(str(self.url)).is_healthy:
+            raise AirflowException(
+                f"another server answers at {self.url} already; if that is the one you want, let the graph say "
+                f"`live: {{{self.server}: external}}`, else give {self.server} another address (live_*_url)"
+            )
 
     def _watch(self, watch: ServerWatch, context: Context) -> str:
         """Look at the server until this task should end, and return why it ends."""

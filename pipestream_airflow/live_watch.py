@@ -12,8 +12,7 @@ from airflow.sdk.exceptions import AirflowException
 from pipestream.errors import PipestreamError
 from pipestream.graph.load import load_graph
 from pipestream.leases import open_lease_store
-from pipestream.live.owner import GuardGone, OwnedServer, stop_abandoned
-from pipestream.live.spec import Place
+from pipestream.live.owner import GuardGone, OwnedServer
 from pipestream.live.tail import LogTail
 from pipestream.live.watch import Sighting, look_at
 from pipestream.views.standing import StandingView
@@ -35,6 +34,8 @@ class ServerWatch:
         self._reported: Sighting | None = None
         self._healthy_at = self._patient_since = time.monotonic()
         self._starts = owned.look().starts if owned else 0
+        self._is_starting = True
+        """Whether the server has not been healthy since it was started."""
 
     @property
     def is_healthy(self) -> bool:
@@ -51,11 +52,10 @@ class ServerWatch:
         was_healthy, self._last = self.is_healthy, seen
         if seen.is_healthy:
             self._healthy_at = self._patient_since = seen.at
+            self._is_starting = False
         if seen.is_healthy != was_healthy or self._is_report_due(seen):
             self._operator.log.info("%s: %s%s", self._operator.server, seen.describe(self._reported), self._find_lag())
             self._reported = seen
-        if seen.is_healthy and not was_healthy and self._owned:
-            self._stop_earlier()
         if not seen.is_healthy:
             self._act(seen)
 
@@ -99,16 +99,8 @@ class ServerWatch:
             raise AirflowException(f"{error}; it may have been killed, and its server with it") from error
         if look.starts > self._starts and self._starts:
             self._operator.log.warning("%s was started again: %s", self._operator.server, look.last_end)
+            self._is_starting, self._patient_since = True, time.monotonic()
         self._starts = look.starts
-        if not look.pid:
-            # It died and its guard waits before the next start. Perhaps an earlier server still has its port.
-            self._stop_earlier()
-
-    def _stop_earlier(self) -> None:
-        if self._owned is None:
-            return
-        for key in stop_abandoned(self._owned.spec, Place(self._owned.log_file.parent)):
-            self._operator.log.info("stopped %s, which had other settings", key)
 
     def _act(self, seen: Sighting) -> None:
         operator = self._operator
@@ -116,7 +108,8 @@ class ServerWatch:
             raise AirflowException(
                 f"{operator.server} has not been healthy for {seen.at - self._healthy_at:.0f} s: {seen.problem}"
             )
-        if self._owned is not None and seen.at - self._patient_since >= operator.unhealthy_s:
+        patience_s = operator.start_s if self._is_starting else operator.unhealthy_s
+        if self._owned is not None and seen.at - self._patient_since >= patience_s:
             operator.log.warning("%s hangs (%s), so it is started again", operator.server, seen.problem)
             self._owned.restart()
-            self._patient_since = seen.at
+            self._is_starting, self._patient_since = True, seen.at

@@ -111,7 +111,14 @@ def own_server(spec: ServerSpec, place: Place, owner: str, timeout_s: float = _S
     raise GuardGone(f"the guard of {spec.name} did not take an owner in {timeout_s:g} s; see {place.log(spec.key)}")
 
 
-def stop_abandoned(spec: ServerSpec, place: Place) -> list[str]:
+def is_guarded(spec: ServerSpec, place: Place) -> bool:
+    """Return whether a guard of the server answers."""
+    with suppress(OSError, GuardGone), _connect(place.socket(spec.key)) as connection:
+        return not _ask(connection, {"do": "look"}).is_closing
+    return False
+
+
+def stop_abandoned(spec: ServerSpec, place: Place, wait_s: float) -> list[str]:
     """Stop servers of the same name with another command that nobody owns, and return their keys.
 
     They are left over from before a change of settings, and may hold the port that the new server needs.
@@ -124,6 +131,7 @@ def stop_abandoned(spec: ServerSpec, place: Place) -> list[str]:
             if not _ask(connection, {"do": "look"}).owners:
                 _ask(connection, {"do": "stop"})
                 stopped.append(path.stem)
+    _wait_for_end(stopped, place, wait_s)
     return stopped
 
 
@@ -136,10 +144,14 @@ def stop_all(place: Place, wait_s: float) -> list[str]:
                 _ask(connection, {"do": "stop", "owner": owner})
             _ask(connection, {"do": "stop"})
             stopped.append(path.stem)
-    deadline = time.monotonic() + wait_s
-    while any(place.socket(key).exists() for key in stopped) and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
+    _wait_for_end(stopped, place, wait_s)
     return stopped
+
+
+def _wait_for_end(keys: list[str], place: Place, wait_s: float) -> None:
+    deadline = time.monotonic() + wait_s
+    while any(place.socket(key).exists() for key in keys) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
 
 
 def _start_guard(spec: ServerSpec, place: Place) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipestream.live.owner import OwnedServer, own_server, stop_abandoned, stop_all
+from pipestream.live.owner import OwnedServer, is_guarded, own_server, stop_abandoned, stop_all
 from pipestream.live.spec import Place, ServerSpec
 from pipestream_testing.waiting import wait_until
 
@@ -201,9 +201,11 @@ def test_an_abandoned_server_of_the_same_name_is_stopped_and_an_owned_one_is_not
     abandoned, owned = own(other("1000"), "old"), own(other("2000"), "other")
     abandoned.leave()
 
-    assert stop_abandoned(spec, place) == [abandoned.spec.key]
+    assert stop_abandoned(spec, place, wait_s=60) == [abandoned.spec.key]
 
-    wait_until(lambda: len(place.sockets("tiny")) == 1, "the abandoned server still runs", timeout_s=60)
+    assert place.sockets("tiny") == [place.socket(owned.spec.key)]
+    assert is_guarded(owned.spec, place)
+    assert not is_guarded(abandoned.spec, place)
     assert owned.look().owners == ("other",)
 
 

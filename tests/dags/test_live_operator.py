@@ -1,0 +1,152 @@
+"""The operator of live DAGs with a real server and without Airflow: health, restarts, and who may serve where."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from pipestream.live.owner import stop_all
+from pipestream.live.spec import Place
+from pipestream.live.watch import look_at
+from pipestream.telemetry.endpoint import Health, TelemetryEndpoint
+from pipestream_airflow import LiveServerOperator
+from pipestream_testing.waiting import wait_until
+
+
+class FakeTask:
+    """What Airflow gives a task, and what a person does in Airflow meanwhile."""
+
+    def __init__(self) -> None:
+        self.is_paused = threading.Event()
+        self.pushed: dict[str, str] = {}
+        self.started = datetime.now(UTC)
+
+    def context(self) -> dict[str, Any]:
+        ti = SimpleNamespace(
+            dag_id="live",
+            run_id="run-1",
+            task_id="tiny",
+            try_number=1,
+            xcom_push=lambda key, value: self.pushed.update({key: value}),
+            get_dag=lambda _: SimpleNamespace(is_paused=self.is_paused.is_set()),
+        )
+        return {"ti": ti, "dag_run": SimpleNamespace(start_date=self.started)}
+
+
+@pytest.fixture
+def task() -> FakeTask:
+    return FakeTask()
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture
+def make(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LiveServerOperator]]:
+    """Makes the operator of a small server."""
+    monkeypatch.setenv("PIPESTREAM_LIVE_FOLDER", str(tmp_path / "live"))
+    command = [sys.executable, "-m", "pipestream_testing.tiny_server", str(port), str(tmp_path)]
+
+    def build(**changes: Any) -> LiveServerOperator:
+        values = {"command": command, "url": f"http://127.0.0.1:{port}", "poll_s": 0.05, "report_s": 0.2, **changes}
+        return LiveServerOperator(task_id="tiny", server="tiny", **values)
+
+    yield build
+    stop_all(Place(tmp_path / "live"), wait_s=60)
+
+
+def begins(tmp_path: Path) -> int:
+    file = tmp_path / "notes"
+    return file.read_text().count("begins") if file.exists() else 0
+
+
+def in_background(operator: LiveServerOperator, task: FakeTask) -> tuple[threading.Thread, dict[str, Any]]:
+    returned: dict[str, Any] = {}
+    thread = threading.Thread(target=lambda: returned.update(operator.execute(task.context())))
+    thread.start()
+    return thread, returned
+
+
+def test_a_server_that_hangs_is_started_again(make, task, tmp_path, capsys):
+    operator = make(unhealthy_s=2.0)
+    thread, returned = in_background(operator, task)
+    wait_until(lambda: "tiny: healthy" in capsys.readouterr().out, "the server is not healthy", timeout_s=60)
+
+    (tmp_path / "sick").touch()
+    wait_until(lambda: begins(tmp_path) >= 2, "it was not started again", timeout_s=60)
+    (tmp_path / "sick").unlink()
+    wait_until(lambda: look_at(operator.url).is_healthy, "the server is not healthy again", timeout_s=60)
+    task.is_paused.set()
+    thread.join()
+
+    assert (returned["ended_by"], returned["server"]) == ("pause", "tiny")
+    assert returned["starts"] >= 2
+    assert task.pushed == {
+        "_link_HealthLink": f"{operator.url}/health",
+        "_link_MetricsLink": f"{operator.url}/metrics",
+    }
+    said = capsys.readouterr().out
+    assert "tiny hangs" in said
+    assert "answers 503 NOT_SERVING" in said
+
+
+def test_a_server_that_never_becomes_healthy_fails_the_task_and_is_stopped(make, task, tmp_path):
+    (tmp_path / "broken").touch()
+
+    with pytest.raises(AirflowException, match="tiny has not been healthy for"):
+        make(give_up_s=1.0).execute(task.context())
+
+    assert Place(tmp_path / "live").sockets() == []
+
+
+def test_an_old_run_hands_the_server_over_and_the_next_one_adopts_it(make, task, tmp_path):
+    first = make(max_age=timedelta(seconds=0.1)).execute(task.context())
+    noted = (tmp_path / "notes").read_text()
+
+    second = make(max_age=timedelta(seconds=0.1)).execute(task.context())
+
+    assert (first["ended_by"], second["ended_by"]) == ("age", "age")
+    assert (tmp_path / "notes").read_text() == noted, "it was started again"
+
+
+def test_no_server_is_started_where_another_answers(make, task, port, tmp_path):
+    with (
+        TelemetryEndpoint("127.0.0.1", port, lambda: Health(True)),
+        pytest.raises(AirflowException, match=r"another server answers .* `live: \{tiny: external\}`"),
+    ):
+        make().execute(task.context())
+
+    assert begins(tmp_path) == 0
+
+
+def test_a_server_that_runs_elsewhere_is_only_watched(make, task, port, tmp_path):
+    with TelemetryEndpoint("127.0.0.1", port, lambda: Health(True)):
+        returned = make(external=True, max_age=timedelta(seconds=0.1)).execute(task.context())
+
+    assert (returned["healthy"], returned["ended_by"], returned["starts"]) == (True, "age", 0)
+    assert not (tmp_path / "live").exists()
+
+
+def test_a_server_that_runs_elsewhere_and_is_not_healthy_fails_the_task(make, task):
+    with pytest.raises(AirflowException, match="does not answer"):
+        make(external=True, unhealthy_s=0.5).execute(task.context())
+
+
+def test_an_address_that_cannot_be_used_fails_the_task_for_good(task, monkeypatch):
+    monkeypatch.setenv("PIPESTREAM_LIVE_ENGINE_URL", "nowhere")
+
+    with pytest.raises(AirflowFailException, match="live_engine_url must be http://HOST:PORT"):
+        LiveServerOperator(task_id="engine", server="engine").execute(task.context())
