@@ -50,7 +50,9 @@ def check_configs(draft: Draft, report: Report, ask: AskModules | None) -> None:
     for place, node in nodes:
         profile = profiles.get(node.module)
         if isinstance(profile, PipestreamError):
-            _report_silent(place, profile, report, is_required=ask is not None and ask.required)
+            # One that this installation runs itself has to answer.
+            is_required = not _is_remote(node.module) or (ask is not None and ask.required)
+            _report_silent(place, profile, report, is_required=is_required)
         elif profile is not None:
             _check_config(place, node, profile, report)
 
@@ -73,7 +75,11 @@ def _ask(spec: str, context: PluginContext) -> ModuleProfile | PipestreamError |
 def _report_silent(place: str, error: PipestreamError, report: Report, *, is_required: bool) -> None:
     tell = report.problem if is_required else report.warning
     verb = "answered with an error" if isinstance(error, ModuleFailed) else "did not answer"
-    tell(f"{place}.module", f"the module {verb}, so its config was not checked: {error}", "start it and check again")
+    tell(
+        f"{place}.module",
+        f"the module {verb}, so its config was not checked: {error}",
+        "start it, or see why it fails, and check again",
+    )
 
 
 def _check_config(place: str, node: Node, profile: ModuleProfile, report: Report) -> None:

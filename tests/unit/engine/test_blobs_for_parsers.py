@@ -151,6 +151,15 @@ def test_a_graph_can_call_a_module_a_parser_that_does_not_declare_it(store, sett
     assert emission.stream.document.search_metadata.body == body
 
 
+def test_a_function_in_a_process_of_its_own_is_a_parser_by_its_declaration(store, settings):
+    blob = stored(store, "one")
+
+    emission = run_one(stream_with(blob), graph_of(GRAPH.replace("python:", "runtime:", 1)), settings)
+
+    assert emission.stream.document.search_metadata.body == "one"
+    assert emission.stream.document.blob_bag.blob == blob
+
+
 @pytest.mark.parametrize(("types", "expected"), [((1,), b"one"), ((2,), b""), (None, b"")])
 def test_a_grpc_module_is_a_parser_by_its_registration(store, settings, types, expected):
     seen = []

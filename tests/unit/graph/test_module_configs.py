@@ -51,6 +51,15 @@ def test_the_config_of_a_python_module_is_checked_without_any_server():
     ]
 
 
+def test_the_config_of_a_function_in_a_process_of_its_own_is_checked():
+    runtime = PYTHON.replace("python:", "runtime:")
+    (wrong,) = check(graph_with(runtime, "{pages: 0}"), look_up=True).problems
+    (missing,) = check(graph_with(runtime.replace(":parse", ":nowhere")), look_up=True).problems
+
+    assert wrong.message == "the schema of parse refuses it: 0 is less than the minimum of 1"
+    assert (missing.field, "nowhere" in missing.message) == ("nodes[0].module", True)
+
+
 def test_a_config_that_the_schema_allows_is_valid():
     found = check(graph_with(PYTHON, "{pages: 3, ocr: {language: de}}"), look_up=True)
 
