@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass
 
 from pipestream.leases.names import name_holder
@@ -47,6 +48,29 @@ def holder_of(address: str) -> str:
 def address_of(holder: str) -> str:
     """Return the address in the name of a holder; empty if there is none."""
     return holder.partition(" ")[2]
+
+
+def is_dead_predecessor(holder: str, address: str) -> bool:
+    """Tell whether a holder was a process of this machine at this address, and is dead.
+
+    Two processes cannot have one address, but a process that is stopping and the next one may share it for a moment.
+    So its pid has to be gone, too.
+    """
+    own, other = holder_of(address), holder
+    if not address or other == own or address_of(other) != address:
+        return False
+    (own_host, _, _), (host, _, pid) = own.split(" ")[0].rpartition(":"), other.split(" ")[0].rpartition(":")
+    return host == own_host and pid.isdigit() and not _is_alive(int(pid))
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def holder_of_child(pid: int, address: str) -> str:

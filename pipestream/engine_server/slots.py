@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pipestream.accepted import AcceptedSlot, accepted_topic, slot_of
-from pipestream.engine_server.place import WorkerPlace, address_of, holder_of
+from pipestream.engine_server.place import WorkerPlace, address_of, holder_of, is_dead_predecessor
 from pipestream.errors import LeaseLost, LeaseUnavailable, NotOwner, PipestreamError
 from pipestream.leases.keeper import LeaseKeeper
 from pipestream.leases.names import lease_name
@@ -124,6 +124,9 @@ class Slots:
             self._member.__exit__(None, None, None)
         self._store.close()
 
+    def _is_dead(self, holder: str) -> bool:
+        return holder in self._place.dead_holders or is_dead_predecessor(holder, self._address)
+
     def _owner(self, number: int) -> str:
         owner = self._owners.get(number, "")
         return "" if owner == self._address else owner
@@ -158,7 +161,7 @@ class Slots:
         self._join()
         holders = {each.slot: each.holder for each in self._store.assignments(self._slots_name) if each.holder}
         members = {each.holder for each in self._store.assignments(self._members_name) if each.holder}
-        members = (members | {self._holder}) - set(self._place.dead_holders)
+        members = {self._holder, *(each for each in members if not self._is_dead(each))}
         self._owners = {number: address_of(holder) for number, holder in holders.items()}
         self._yield_to_lessees(holders)
         self._restart_stopped()
@@ -191,7 +194,7 @@ class Slots:
         """Give up slots that were taken from a dead holder, and that another process has leased since."""
         for number, held in list(self._held.items()):
             holder = holders.get(number, "")
-            if held.keeper is None and holder not in ("", self._holder, *self._place.dead_holders):
+            if held.keeper is None and holder not in ("", self._holder) and not self._is_dead(holder):
                 log.warning("slot %d of the engine was leased by %s, which takes it over", number, holder)
                 self._give_back(number, 0)
 
@@ -205,7 +208,7 @@ class Slots:
                 if held.keeper is None and not holder:
                     self._lease_late(number, held)
                 continue
-            is_dead = holder in self._place.dead_holders
+            is_dead = self._is_dead(holder)
             if holder and not is_dead:
                 self._free_since.pop(number, None)
                 continue

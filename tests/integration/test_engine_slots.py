@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from pipestream.accepted import Submission, slot_of
-from pipestream.engine_server.place import WorkerPlace, address_of, holder_of, holder_of_child
+from pipestream.engine_server.place import WorkerPlace, holder_of_child
 from pipestream.engine_server.slots import Slots
 from pipestream.errors import NotOwner
 from pipestream.settings import CONFIG_VARIABLE
@@ -20,11 +20,12 @@ from pipestream_testing.waiting import wait_until
 pytestmark = pytest.mark.stack
 
 
-@pytest.fixture(params=["sql", "consul"])
-def leased_settings(request, settings, unique):
+@pytest.fixture(params=["sql", "consul", "file"])
+def leased_settings(request, settings, unique, tmp_path):
     if request.param == "consul":
         request.getfixturevalue("consul")
-    return settings.model_copy(update={"engine_name": unique, "leases": request.param, "lease_ttl_s": 10.0})
+    changes = {"engine_name": unique, "leases": request.param, "lease_folder": tmp_path / "leases"}
+    return settings.model_copy(update={**changes, "lease_ttl_s": 10.0})
 
 
 @pytest.fixture
@@ -92,9 +93,12 @@ def test_a_slot_that_was_fenced_though_its_lease_is_ours_starts_again(settings, 
     assert slots.for_key("a").submit(Submission([], b"ok", "a")).result(120) == b"ok"
 
 
-def test_a_restarted_worker_takes_the_slots_of_its_dead_predecessor_at_once(leased_settings, start_slots, tmp_path):
-    """Its lease is still there for its whole TTL, but the parent knows that it is dead."""
-    settings = leased_settings.model_copy(update={"lease_ttl_s": 600.0})
+@pytest.mark.parametrize("by_parent", [True, False])
+def test_a_restarted_engine_takes_the_slots_of_its_dead_predecessor_at_once(
+    settings, unique, start_slots, tmp_path, by_parent
+):
+    """Its lease is still there for its whole TTL, but its parent, or its successor at the same address, knows."""
+    settings = settings.model_copy(update={"engine_name": unique, "lease_ttl_s": 600.0})
     file = tmp_path / "holder.toml"
     write_settings(file, settings)
     with subprocess.Popen(
@@ -107,14 +111,10 @@ def test_a_restarted_worker_takes_the_slots_of_its_dead_predecessor_at_once(leas
         dead.kill()
     stranger = start_slots(settings, "host:3")
     assert not stranger.held
-    place = WorkerPlace(0, 1, ("host:1",), (holder_of_child(dead.pid, "host:1"),))
-    assert set(start_slots(settings, "host:1", place).held) == {0}
-
-
-def test_the_name_of_a_holder_says_where_it_is():
-    assert address_of(holder_of("host:1")) == "host:1"
-    assert address_of(holder_of("")) == ""
-    assert holder_of_child(os.getpid(), "host:1") == holder_of("host:1")
+    dead_holders = (holder_of_child(dead.pid, "host:1"),) if by_parent else ()
+    address = "host:2" if by_parent else "host:1"
+    place = WorkerPlace(0, 1, (address,), dead_holders)
+    assert set(start_slots(settings, address, place).held) == {0}
 
 
 HOLDER = (
