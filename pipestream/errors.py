@@ -31,6 +31,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - ExtraMissing            a part is used whose libraries are not installed
     - RequestInvalid          a command or a call asks for something impossible
       - BackfillInvalid       a backfill asks for something impossible [drain.backfill]
+    - HttpRefusal             a request over HTTP cannot be served [repository_server.answers]
     - DatasourceUnknown       no applied graph has the datasource
     - PluginBroken            a plugin cannot be imported, or fails
     - GraphInvalid            a graph breaks a rule; it lists every problem
@@ -52,6 +53,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - StackError              a local server could not be found, started or stopped
       - AbandonedError        it was given up because another one failed [local.starter]
     - RecordTooLarge          Kafka refuses an output for its size (record)
+      - AnswerTooLarge        a stored object is larger than an answer may be [repository_server.service] (record)
     - ProcessDied             processes died again and again while they worked on a document (record)
     - KeyReused               an idempotency key comes again with other content (record)
     - AcceptedLogInvalid      the accepted log cannot be used as it is

@@ -184,6 +184,17 @@ def _own_places(stack: Stack, unique: str, folder: Path) -> Iterator[Settings]:
             _drop_database(connection, unique)
 
 
+@pytest.fixture(scope="module")
+def shared_pipeline(module_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
+    """A pipeline as ``pipeline``, for all tests of a file that share a server."""
+    unique = f"t{uuid.uuid4().hex[:8]}"
+    file = tmp_path_factory.mktemp("shared") / f"{unique}.yaml"
+    file.write_text((REPOSITORY / "tests" / "data" / "exactly_once.yaml").read_text().replace("UNIQUE", unique))
+    made = Pipeline(module_settings, file)
+    made.create_topics()
+    return made
+
+
 def _drop_database(connection: psycopg.Connection, name: str) -> None:
     """Drop a database. PostgreSQL ends the sessions of processes that were killed, but waits for it only 5 s."""
     deadline = time.monotonic() + 120

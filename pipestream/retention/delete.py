@@ -6,28 +6,23 @@ by its key. So a command that was killed halfway is simply repeated, and one tha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING
-
-from google.protobuf.message import DecodeError
 
 from pipestream.documents.catalogue import Catalogue
 from pipestream.errors import RequestInvalid
 from pipestream.ids import check_graph_id, check_key_part
 from pipestream.kafka.broker import Broker
 from pipestream.objects.store import ObjectStore, open_store
-from pipestream.retention.policies import OUTPUTS, UPLOADS, read_histories
+from pipestream.retention.blob_use import read_documents
+from pipestream.retention.policies import BLOBS, OUTPUTS, UPLOADS, read_histories
 from pipestream.retention.references import References, find_referring_topics, scan_references
-from pipestream.wire import PipeDoc
 
 if TYPE_CHECKING:
     from pipestream.graph.model import Graph
     from pipestream.settings import Settings
-
-_BATCH = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +36,14 @@ class FoundDocument:
     outputs: tuple[str, ...]
     """The keys of what nodes stored of it, if they were looked for."""
     referenced: tuple[str, ...]
-    """Those keys that records in Kafka still refer to: they wait, are dead letters, or a backfill could read them."""
+    """Those keys that records in Kafka still refer to: they wait, are dead letters, or a backfill could read them.
+    A reference in the outbox is such a record, too."""
+    blobs: tuple[str, ...] = ()
+    """The keys of its blobs that are objects of their own."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        return self.uploads + self.outputs
+        return self.uploads + self.outputs + self.blobs
 
     @property
     def is_there(self) -> bool:
@@ -102,8 +100,10 @@ def _found(
     outputs: tuple[str, ...],
 ) -> FoundDocument:
     uploads = tuple(sorted(store.list("/".join((UPLOADS, *place)))))
-    referenced = tuple(key for key in uploads + outputs if key in references)
-    return FoundDocument(place[2], catalogue.find(*place) is not None, uploads, outputs, referenced)
+    blobs = tuple(sorted(store.list("/".join((BLOBS, *place)))))
+    waiting = catalogue.waiting(place[1], uploads)
+    referenced = tuple(key for key in uploads + outputs if key in references or key in waiting)
+    return FoundDocument(place[2], catalogue.find(*place) is not None, uploads, outputs, referenced, blobs)
 
 
 def _find_outputs(
@@ -111,21 +111,10 @@ def _find_outputs(
 ) -> dict[str, list[str]]:
     """Return the keys of what nodes stored of some documents; only the documents themselves say whose they are."""
     found: dict[str, list[str]] = {}
-    for key, document in _read_outputs(store, account_id):
+    for key, document in read_documents(store, f"{OUTPUTS}/{account_id}"):
         if document.doc_id in wanted and document.ownership.datasource_id in ("", datasource_id):
             found.setdefault(document.doc_id, []).append(key)
     return found
-
-
-def _read_outputs(store: ObjectStore, account_id: str) -> Iterator[tuple[str, PipeDoc]]:
-    keys = store.list(f"{OUTPUTS}/{account_id}")
-    while batch := list(islice(keys, _BATCH)):
-        for key, data in zip(batch, store.get_many(batch), strict=True):
-            if isinstance(data, bytes):
-                try:
-                    yield key, PipeDoc.FromString(data)
-                except DecodeError:
-                    continue
 
 
 def _account_of(histories: Sequence[Sequence[Graph]], datasource_id: str) -> str:

@@ -26,7 +26,7 @@ class Policies:
     outputs: Mapping[str, timedelta]
     """By node: what nodes wrote."""
     uploads: Mapping[tuple[str, str], timedelta]
-    """By account and datasource: what was uploaded."""
+    """By account and datasource: what was uploaded, and its blobs."""
 
     def keep(self, key: str) -> timedelta | None:
         """Return how long an object is kept; None means forever."""
@@ -34,13 +34,15 @@ class Policies:
             case [root, _account, _stream, file] if root == OUTPUTS:
                 # Node ids have no dots; what follows one tells apart several documents of one node.
                 return self.outputs.get(file.partition(".")[0])
-            case [root, account, datasource, _document, _file] if root == UPLOADS:
+            case [root, account, datasource, _document, _file] if root in (UPLOADS, BLOBS):
                 return self.uploads.get((account, datasource))
         return None
 
     def roots(self) -> list[str]:
         """Return below which prefixes something may expire."""
-        return [root for root, rules in ((OUTPUTS, self.outputs), (UPLOADS, self.uploads)) if rules]
+        # Blobs last: what refers to them may go before them.
+        rules = ((OUTPUTS, self.outputs), (UPLOADS, self.uploads), (BLOBS, self.uploads))
+        return [root for root, found in rules if found]
 
 
 def find_policies(histories: Iterable[Sequence[Graph]]) -> Policies:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from google.protobuf.message import DecodeError
 
+from pipestream.documents.blobs import blobs_of
 from pipestream.errors import TopicMissing
 from pipestream.kafka.scan import find_held, scan
 from pipestream.topics.named import is_named_by_rule, read_named_topics
@@ -53,9 +54,12 @@ class References:
             return
         # A record also keeps the rest of its stream. A reference without a key is derived from the stream's id, and
         # a task that processes the record again may write objects of its stream again.
-        for text in (stream.stream_id, stream.document_ref.object_key):
-            if text:
-                self._numbers.add(_number(text))
+        self.add_keys((stream.stream_id, stream.document_ref.object_key))
+        self.add_keys(blob.storage_ref.object_key for blob in blobs_of(stream.document))
+
+    def add_keys(self, keys: Iterable[str]) -> None:
+        """Add objects, or streams; empty texts are none."""
+        self._numbers.update(_number(key) for key in keys if key)
 
     def __contains__(self, key: str) -> bool:
         """Tell whether a record refers to an object, or to the stream that it belongs to."""

@@ -9,7 +9,8 @@ from itertools import islice
 from typing import Protocol
 
 from pipestream.objects.store import ObjectStore, StoredObject
-from pipestream.retention.policies import UPLOADS, Policies
+from pipestream.retention.blob_use import BlobUse
+from pipestream.retention.policies import BLOBS, UPLOADS, Policies
 from pipestream.retention.references import References
 from pipestream.retention.unreferenced import Unreferenced, write_unreferenced
 
@@ -62,6 +63,7 @@ class Sweep:
         self._marked_before = now - grace
         self._dry_run = dry_run
         self._objects = 0
+        self._blob_use = BlobUse(store)
 
     def run(self, references: References, earlier: Mapping[str, datetime], scanned_at: datetime) -> Expired:
         """Delete what is due, keep the list of the rest, and return what was done.
@@ -88,7 +90,9 @@ class Sweep:
             for each in self._store.describe(root):
                 self._objects += 1
                 keep = self._policies.keep(each.key)
-                if keep is not None and each.modified_at < self._now - keep and each.key not in references:
+                if keep is None or each.modified_at >= self._now - keep or each.key in references:
+                    continue
+                if root != BLOBS or each.key not in self._blob_use:
                     yield each
 
     def _delete(self, due: list[StoredObject]) -> Sequence[StoredObject]:

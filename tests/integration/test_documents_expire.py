@@ -10,6 +10,7 @@ import pytest
 from pipestream.dead_letters import Act
 from pipestream.deployment.versions import GraphVersions
 from pipestream.documents.catalogue import Catalogue
+from pipestream.documents.references import blob_key
 from pipestream.documents.repository import Repository
 from pipestream.errors import RequestInvalid
 from pipestream.graph.load import check_graph_text
@@ -178,6 +179,8 @@ def test_a_document_is_deleted_by_its_id_when_nothing_refers_to_it(letters, sett
             document.search_metadata.title = f"version {number}"
             repository.upload(document, source)
         repository.upload(PipeDoc(doc_id="other"), source)
+    for doc_id in ("doc", "other"):
+        store.put(blob_key("acme", unique, doc_id, "a" * 64), b"a blob")
     letters.drain(letters.intake)
     outputs = stored(store)
     command = ["documents", "delete", "--datasource", unique, "--outputs", "doc"]
@@ -198,6 +201,7 @@ def test_a_document_is_deleted_by_its_id_when_nothing_refers_to_it(letters, sett
     assert run(*command, "--yes").code == 0
 
     assert len(stored(store, "documents")) == 1
+    assert list(store.list("blobs")) == [blob_key("acme", unique, "other", "a" * 64)]
     assert len(stored(store)) == len(outputs) - 2
     with Catalogue(settings) as catalogue:
         assert catalogue.find("acme", unique, "doc") is None

@@ -35,7 +35,8 @@ def test_nodes_decide_on_outputs_and_datasources_on_uploads():
     policies = find_policies([[make_graph(node=2, source=24)]])
 
     assert hours(policies) == (2, 24)
-    assert policies.roots() == ["streams", "documents"]
+    assert policies.roots() == ["streams", "documents", "blobs"]
+    assert policies.keep(f"blobs/acme/files/d/{'a' * 64}") == timedelta(hours=24)
 
 
 def test_where_graphs_share_a_name_the_longest_time_counts():

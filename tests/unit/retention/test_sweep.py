@@ -19,7 +19,7 @@ from pipestream.retention.references import References
 from pipestream.retention.sweep import Sweep
 from pipestream.retention.unreferenced import KEY, read_unreferenced
 from pipestream.settings import Settings
-from pipestream.wire import DocumentReference, PipeStream
+from pipestream.wire import DocumentReference, PipeDoc, PipeStream
 
 KEEP = timedelta(hours=5)
 GRACE = timedelta(hours=4)
@@ -55,8 +55,8 @@ class World:
         self.records: list[tuple[str, datetime]] = []
         """The key that each refers to, and when it was sent."""
 
-    def put(self, key: str) -> str:
-        self.store.put(key, b"document")
+    def put(self, key: str, data: bytes = b"document") -> str:
+        self.store.put(key, data)
         moment = self.now.timestamp()
         os.utime(self.folder / key, (moment, moment))
         return key
@@ -94,6 +94,7 @@ def output(number: int = 0) -> str:
 
 
 UPLOAD = "documents/acme/files/d/abc.pb"
+BLOB = "blobs/acme/files/d/" + "a" * 64
 
 
 def test_an_object_goes_when_two_scans_a_grace_period_apart_found_it_old_and_unreferenced(world):
@@ -105,6 +106,34 @@ def test_an_object_goes_when_two_scans_a_grace_period_apart_found_it_old_and_unr
     assert (world.sweep().deleted, world.keys()) == (0, {output()})
     world.now += timedelta(seconds=1)
     assert (world.sweep().deleted, world.keys()) == (1, set())
+
+
+@pytest.mark.parametrize("holder", [UPLOAD, "streams/acme/s-1/other.pb", "documents/acme/kept/x/1.pb"])
+def test_a_blob_goes_only_when_no_stored_document_refers_to_it(world, holder):
+    world.put(BLOB)
+    document = PipeDoc()
+    document.blob_bag.blob.storage_ref.object_key = BLOB
+    world.put(holder, document.SerializeToString())
+    world.send(UPLOAD)  # a record keeps the upload itself
+    for _ in range(3):
+        world.now += KEEP + GRACE
+        world.sweep()
+        assert {BLOB} <= world.keys()
+
+    world.store.delete_many([holder])
+    for _ in range(2):
+        world.now += GRACE
+        world.sweep()
+    assert not {BLOB} & world.keys()
+
+
+def test_a_document_in_a_record_keeps_its_blobs(world):
+    stream = PipeStream()
+    stream.document.blob_bag.blobs.blob.add().storage_ref.object_key = BLOB
+    found = References()
+    found.add(stream.SerializeToString())
+
+    assert BLOB in found
 
 
 def test_an_object_that_is_young_or_kept_forever_is_not_even_listed(world):

@@ -1,0 +1,80 @@
+"""Which datasources there are: those of the applied graphs, followed while the server runs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from pipestream.deployment.versions import GraphVersions
+from pipestream.errors import PipestreamError
+
+if TYPE_CHECKING:
+    from pipestream.graph.model import Datasource, Graph
+    from pipestream.settings import Settings
+
+log = logging.getLogger(__name__)
+
+# How old the answer may be for a datasource that is known, and for one that is not: its graph may just be applied.
+_KNOWN_S = 2.0
+_UNKNOWN_S = 0.2
+
+
+class Datasources:
+    """The datasources of the active versions of all graphs. Safe to use from several threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._versions: dict[str, tuple[str, Graph]] = {}
+        self._found: dict[str, Datasource] = {}
+        self._read_at = float("-inf")
+
+    def find(self, datasource_id: str) -> Datasource | None:
+        """Return a datasource of an applied graph, as its active version has it, seconds after it was applied.
+
+        :raises DatabaseUnavailable: PostgreSQL did not answer, and nothing was read before.
+        """
+        age_s = _KNOWN_S if datasource_id in self._found else _UNKNOWN_S
+        if time.monotonic() - self._read_at > age_s:
+            self._refresh(age_s)
+        return self._found.get(datasource_id)
+
+    def all(self) -> list[Datasource]:
+        """Return all of them."""
+        self.find("")
+        return list(self._found.values())
+
+    def has_graph(self, graph_id: str) -> bool:
+        """Tell whether a graph of this id is applied."""
+        self.find("")
+        return graph_id in self._versions
+
+    def _refresh(self, age_s: float) -> None:
+        with self._lock:
+            if time.monotonic() - self._read_at <= age_s:
+                return  # another thread has, while this one waited
+            try:
+                self._read()
+            except PipestreamError:
+                if not self._versions:
+                    raise
+                log.warning("the applied graphs cannot be read; the known ones are used", exc_info=True)
+            self._read_at = time.monotonic()
+
+    def _read(self) -> None:
+        with closing(GraphVersions(self._settings)) as versions:
+            active = versions.active_hashes()
+            kept = {graph_id: each for graph_id, each in self._versions.items() if active.get(graph_id) == each[0]}
+            for graph_id, digest in active.items():
+                if graph_id not in kept:
+                    kept[graph_id] = (digest, versions.get(graph_id, digest))
+        self._versions = kept
+        # Where several graphs have a datasource, the first one's counts, by the graphs' ids.
+        self._found = {
+            source.datasource_id: source
+            for graph_id in sorted(kept, reverse=True)
+            for source in kept[graph_id][1].datasources
+        }
