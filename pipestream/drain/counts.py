@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Protocol
 
@@ -22,6 +23,12 @@ class Counts(Protocol):
         """Return where to continue, after the drain has fenced every other one and read the committed offset.
 
         :raises LedgerConflict: the offset lies before the place where the drain was to start.
+        """
+
+    def begin(self, partitions: Sequence[int]) -> None:
+        """Note that a chunk is being processed.
+
+        :param partitions: of each of its records.
         """
 
     def metadata(self, partition: int, tally: Tally) -> str:
@@ -49,6 +56,9 @@ class RangeCounts:
             is_ours = committed.offset <= planned.end
             self.tallies[partition] = read_metadata(committed.metadata, planned.start) if is_ours else None
         return max(planned.start, committed.offset)
+
+    def begin(self, partitions: Sequence[int]) -> None:
+        """Nothing to note: nobody asks a bounded drain how many records it has in hand."""
 
     def metadata(self, partition: int, tally: Tally) -> str:
         done = add_tallies(self.tallies[partition], tally)

@@ -155,6 +155,7 @@ class _RangeDrain:
             processor = chunk_processor(task, graph, services, store, settings)
             starts = {(task.topic, partition): position for partition, position in self.positions.items()}
             for records, ends in reader.chunks(starts, settings.chunk_records):
+                self._counts.begin([record.partition for record in records])
                 result = self._process(processor, markers, records)
                 faults.reach(faults.CHUNK_PROCESSED)
                 with services.meter.timed("dispatch"):

@@ -97,14 +97,19 @@ class Handoffs:
         if not active:
             none = f"no applied graph has the datasource {datasource_id[:100]!r}"
             return _Chosen(reasons=reasons or [none], may_retry=bool(reasons))
-        targets = [served for served in active if wanted in ("", _source(served, datasource_id).entry_node_id)]
+        # A sidecar hands over what one graph's lane read of the topic; the lanes of the others read it for themselves.
+        graph_id = request.stream.metadata.graph_id
+        targets = [
+            served
+            for served in active
+            if wanted in ("", _source(served, datasource_id).entry_node_id) and graph_id in ("", served.graph.graph_id)
+        ]
         if not targets:
             entries = ", ".join(
                 f"{each.graph.graph_id} at {_source(each, datasource_id).entry_node_id}" for each in active
             )
-            return _Chosen(
-                reasons=[f"datasource {datasource_id} does not enter at {wanted[:100]!r}: it enters {entries}"]
-            )
+            asked = f"at {wanted[:100]!r}" + (f" of graph {graph_id[:100]!r}" if graph_id else "")
+            return _Chosen(reasons=[f"datasource {datasource_id} does not enter {asked}: it enters {entries}"])
         problems = [
             f"graph {served.graph.graph_id}: {problem}"
             for served in targets

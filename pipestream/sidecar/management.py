@@ -92,6 +92,7 @@ class ManagementService(SidecarManagementServiceServicer):
             consumer_group=group,
             max_poll_records=self._sizes.chunk_records(cluster_id),
             topics=sorted({status.spec.topic for status in found}),
+            in_flight_count=sum(status.in_flight for status in found),
         )
 
     def _unknown(self, topic: str) -> str:

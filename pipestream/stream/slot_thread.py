@@ -35,6 +35,14 @@ class SlotStream(Protocol):
         """Return where each partition continues: the offsets that are committed."""
 
     @property
+    def in_flight(self) -> int:
+        """Return how many records are being processed."""
+
+    @property
+    def failures(self) -> int:
+        """Return how often it has failed since it last could drain."""
+
+    @property
     def trouble(self) -> str:
         """Return why it cannot drain at the moment, although it tries; empty if it can."""
 
@@ -66,7 +74,8 @@ class SlotStatus:
     error: str
     """Why it is not drained at the moment."""
     positions: Mapping[int, int]
-    held_s: float
+    in_flight: int
+    """Records that are being processed."""
 
 
 class SlotThread:
@@ -98,7 +107,6 @@ class SlotThread:
         self._running_since: float | None = None
         self._failures = 0
         self._error = ""
-        self._held_since = time.monotonic()
         self._thread = threading.Thread(target=self._main, name=f"stream {self.key}", daemon=True)
 
     def start(self) -> None:
@@ -157,8 +165,9 @@ class SlotThread:
             trouble = self._find_trouble()
             state = SlotState.PAUSED if self._is_paused else SlotState.ERROR if trouble else SlotState.ACTIVE
             positions = dict(self._stream.positions) if self._stream else {}
-            held_s = time.monotonic() - self._held_since
-            return SlotStatus(self.key, self._spec, state, self._failures if trouble else 0, trouble, positions, held_s)
+            in_flight = self._stream.in_flight if self._stream else 0
+            failures = self._failures + (self._stream.failures if self._stream else 0) if trouble else 0
+            return SlotStatus(self.key, self._spec, state, failures, trouble, positions, in_flight)
 
     def _find_trouble(self) -> str:
         """Return why the slot is not drained at the moment; empty if it is."""

@@ -41,6 +41,7 @@ from pipestream.stream.watch import FindGraph, Wanted, Watch, find_wanted
 log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 0.5
+_STABLE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class TopicStream:
         self._parts: Unrecorded | None = None
         self._positions: dict[int, int] = {}
         self._trouble = ""
+        self._failures = 0
 
     @property
     def tally(self) -> Tally:
@@ -103,9 +105,26 @@ class TopicStream:
         return parts.positions if parts else self._positions
 
     @property
+    def in_flight(self) -> int:
+        """Return how many records are being processed."""
+        parts = self._parts
+        return parts.in_flight if parts else 0
+
+    @property
     def trouble(self) -> str:
-        """Return why it cannot drain at the moment, although it tries; empty if it can."""
+        """Return why it cannot drain at the moment, although it tries; empty if it can.
+
+        A pass that has drained something is well, and so is one that has run for a while with nothing to drain.
+        """
+        parts = self._parts
+        if parts and (parts.total.records or (not parts.in_flight and parts.age_s > _STABLE_S)):
+            return ""
         return self._trouble
+
+    @property
+    def failures(self) -> int:
+        """Return how often it has failed since it last could drain."""
+        return self._failures if self.trouble else 0
 
     def run(self, stop: threading.Event) -> StreamEnded:
         """Drain until ``stop`` is set, or until there is a reason to end; see the top of this module."""
@@ -127,9 +146,10 @@ class TopicStream:
                     log.error("%s slot %d: %s", self.topic, self._keeper.lease.slot, error)
                     return self._ended(str(error), error)
                 if self.tally.records > drained_before:
-                    pause_s = _FIRST_PAUSE_S
+                    pause_s, self._failures = _FIRST_PAUSE_S, 0
                 log.warning("%s slot %d: again in %.1f s: %s", self.topic, self._keeper.lease.slot, pause_s, error)
                 self._trouble = str(error)
+                self._failures += 1
                 stop.wait(pause_s)
                 pause_s = min(2 * pause_s, self._settings.stream_pause_max_s)
             else:
@@ -144,7 +164,6 @@ class TopicStream:
         parts = self._reconcile(slot)
         watch = Watch(slot, self._settings, self._leases, self._find_graph, self._broker, (stop, self._keeper.lost))
         self._parts = parts
-        self._trouble = ""
         self._recorder.join(parts, on_conflict=watch.end)
         try:
             self._executor.drain(parts, watch)

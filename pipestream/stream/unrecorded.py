@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipestream.drain.counts import add_tallies, dump_tally, refuse_moved_back
@@ -50,7 +51,9 @@ class Unrecorded:
         self._done = {partition: _Part(start, start, Tally()) for partition, start in starts.items()}
         self._taken: dict[int, _Part] = {}
         self._since = time.monotonic()
+        self._begun = time.monotonic()
         self._total = Tally()
+        self._in_flight: Counter[int] = Counter()
 
     @property
     def topic(self) -> str:
@@ -78,6 +81,22 @@ class Unrecorded:
                 self._done[partition] = _Part(part.start, committed.offset, tally)
             return self._done[partition].end
 
+    @property
+    def age_s(self) -> float:
+        """Return how long the pass of these parts has lasted."""
+        return time.monotonic() - self._begun
+
+    @property
+    def in_flight(self) -> int:
+        """Return how many records are being processed."""
+        with self._guard:
+            return self._in_flight.total()
+
+    def begin(self, partitions: Sequence[int]) -> None:
+        """Note that a chunk is being processed."""
+        with self._guard:
+            self._in_flight.update(Counter(partitions))
+
     def metadata(self, partition: int, tally: Tally) -> str:
         """Return the metadata to commit after a chunk: counted from every place where the head may be by then."""
         with self._guard:
@@ -90,6 +109,7 @@ class Unrecorded:
             part = self._done[partition]
             self._done[partition] = part.followed_by(_Part(part.end, end, tally))
             self._total += tally or Tally()
+            del self._in_flight[partition]
 
     def before_next(self) -> tuple[tuple[int, int, str], ...]:
         """Return the starts that a task's metadata has to count from too: see ``RangeTask.unrecorded``."""

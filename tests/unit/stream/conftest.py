@@ -33,6 +33,8 @@ class PretendStream:
     """Runs until it is stopped. An error of its topic in ``world.errors`` makes it fail instead."""
 
     trouble = ""
+    in_flight = 0
+    failures = 0
 
     def __init__(self, world, spec, keeper):
         self.world, self.spec, self.keeper = world, spec, keeper
