@@ -69,8 +69,8 @@ def test_every_command_explains_itself_with_examples(run, words):
 def test_all_the_commands_are_there():
     assert {words[0] for words in all_commands()} == {
         "airflow", "assignments", "backfill", "demo", "dlq", "documents", "down", "drain", "engine", "fetch", "graph",
-        "ingest", "leases", "ledger", "metrics", "plugins", "read", "samples", "settings", "sidecar",
-        "status", "topics", "up",
+        "ingest", "leases", "ledger", "metrics", "plugins", "read", "repository", "runtime", "samples",
+        "settings", "sidecar", "status", "topics", "up",
     }  # fmt: skip
 
 
