@@ -112,7 +112,8 @@ class SocketModule:
         except ModuleFailed as error:
             raise ModuleFailed(f"{self._name}: {error}") from error
         if not answer.strip():
-            raise ModuleUnavailable(f"{self._name} closed the connection without an answer")
+            # With a cause, as every other failure of the connection: its owner then looks whether the process died.
+            raise ModuleUnavailable(f"{self._name} closed the connection without an answer") from ConnectionError()
         return answer
 
     def _load(self, answer: bytes) -> Any:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import base64
 import os
 import signal
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 
@@ -34,8 +36,19 @@ pytestmark = pytest.mark.stack
 FIRST = "  - id: first\n    module: python:pipestream_testing."
 HEALTHY = FIRST + "steps:pass_on"
 DEADLY = FIRST + "modules:dying\n    config: {only: deadly}"
+OWN_PROCESS = DEADLY.replace("python:", "runtime:").replace("only: deadly", "only: deadly, signal: 11")
 DIED = 9
 MB = 1_000_000
+
+
+def runtimes_of(process):
+    """Return the processes of runtimes below a process."""
+    found = []
+    for child in process.children(recursive=True):
+        with suppress(psutil.ZombieProcess, psutil.NoSuchProcess):  # a server of the tests that has just ended
+            if "pipestream.modules.runtime.serve" in child.cmdline():
+                found.append(child)
+    return found
 
 
 def reference(doc_id):
@@ -75,6 +88,28 @@ def test_a_module_that_hangs_is_stopped_and_its_document_becomes_a_dead_letter(m
     assert report.dead_letters == 2
     check("poison: module hangs", pipeline, {"slow-1", "slow-2"})
     assert pipeline.doc_ids(f"dlq.intake.{unique}") == {"slow-1": 1, "slow-2": 1}
+
+
+def test_in_a_runtime_a_crash_costs_one_document_and_the_same_run_drains_the_others(
+    make_pipeline, topic, unique, check
+):
+    pipeline = make_pipeline((HEALTHY, OWN_PROCESS), max_attempts=2)
+    documents = [f"doc-{number}" for number in range(12)]
+    documents[3], documents[8] = "deadly-3", "deadly-8"
+    pipeline.send(topic, documents)
+
+    report = pipeline.drain(topic, "run-1")
+
+    assert (report.status, report.dead_letters) == ("drained", 2)
+    check("poison: document ends its runtime", pipeline, documents)
+    letters = pipeline.read(f"dlq.intake.{unique}")
+    assert sorted(letter.doc_id for letter in letters) == ["deadly-3", "deadly-8"]
+    for letter in letters:
+        assert header(letter.record.headers, CONNECT + "exception.class.name") == "ModuleUnavailable"
+        assert "was killed by SIGSEGV" in header(letter.record.headers, CONNECT + "exception.message")
+        assert header(letter.record.headers, OWN + "attempts") == "2"
+    assert runtimes_of(psutil.Process()) == []
+    assert marks_of(pipeline) == []
 
 
 @pytest.mark.spark

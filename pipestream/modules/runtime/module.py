@@ -68,7 +68,7 @@ class RuntimeModule:
                 f"{self._spec} took longer than {context.timeout_s:g} s; its process was ended"
             ) from None
         except ModuleUnavailable as error:
-            if not isinstance(error.__cause__, OSError) and "without an answer" not in str(error):
+            if not isinstance(error.__cause__, OSError):
                 answered = True  # the function itself asks for another attempt
                 raise
             if runtime.ends_within(_DYING_S):
@@ -161,6 +161,8 @@ class RuntimeModule:
         raise ModuleUnavailable(f"{self._spec} is closed")
 
     def _give_back(self, runtime: RuntimeProcess, *, usable: bool) -> None:
+        if not usable:
+            runtime.end()  # before the lock is taken: other threads need not wait for it
         with self._changed:
             if usable and runtime in self._all:
                 self._deaths_in_row = 0

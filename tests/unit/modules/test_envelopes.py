@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipestream.errors import ModuleFailed, ModuleTimeout, ModuleUnavailable
 from pipestream.modules.envelope import Envelope, EnvelopeInvalid, Reason, Route, child_id, parse_envelope
@@ -339,3 +341,14 @@ def test_a_socket_that_a_dead_runtime_left_is_replaced(tmp_path):
 
     with served(path, lambda payload: payload):
         assert json.loads(ask(path, b"1", framed=False)) == 1
+
+
+@given(st.binary(max_size=200) | st.from_regex(r'\{"id": "e", "route": .{0,60}\}', fullmatch=True).map(str.encode))
+def test_whatever_comes_in_the_server_answers_with_json(request_):
+    handler = Handler(lambda document, context: document, "tests:function")
+
+    payload = json.loads(handler.answer_payload(request_))
+    items = json.loads(handler.answer_envelope(request_))
+
+    assert isinstance(payload, (dict, list))
+    assert isinstance(items, list)
