@@ -30,9 +30,10 @@ def demo(
 ) -> None:
     """Run sample documents through the sample graph on real servers, and show what happened.
 
-    Starts Kafka and PostgreSQL in .pipestream/demo on free ports, ingests the documents, runs the graph's DAG
-    through Airflow and Spark, checks the ledger against the topics, and stops what it started. Every demo starts from
-    an empty folder. Ends with 1 if the numbers do not add up.
+    Starts Kafka and PostgreSQL in .pipestream/demo on free ports. Brings the documents in by three ways: the folder
+    connector, HTTP uploads to the repository, and gRPC handoffs to the engine. Runs the graph's DAG through Airflow and
+    Spark, checks the ledger against the topics, and stops what it started. Every demo starts from an empty folder. Ends
+    with 1 if the numbers do not add up.
     """
     from pipestream.demo.run import run_demo
 
@@ -67,6 +68,12 @@ def _show(result: DemoResult, problems: list[str], *, keep: bool) -> None:
         title="What happened, from the ledger",
         numbers=["ranges", "records", "dead letters", "seconds"],
         fold=["topic", "documents out, by edge"],
+    )
+    show_table(
+        ["way in", "documents in", "at happy-end", "dead letters"],
+        [[way.name, way.documents_in, way.happy_end, way.dead_letters] for way in result.ways],
+        title="Which way they came",
+        numbers=["documents in", "at happy-end", "dead letters"],
     )
     if result.dead_letters:
         show_table(

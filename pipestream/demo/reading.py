@@ -1,4 +1,4 @@
-"""Count what topics hold, to check the ledger's numbers against what is really there."""
+"""Read what topics hold, to check the ledger's numbers against what is really there."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from pipestream.settings import Settings
 
 
-def count_records(settings: Settings, topic: str) -> int:
-    """Return how many committed records a topic holds.
+def read_doc_ids(settings: Settings, topic: str) -> list[str]:
+    """Return the document of every committed record that a topic holds. A record's key is its document's id.
 
     :raises TopicMissing: there is no such topic.
     """
     broker = Broker(settings)
     marks = broker.settled_watermarks(topic, broker.identify(topic).partitions)
-    return sum(1 for partition, mark in marks.items() for _ in read_records(settings, topic, partition, mark))
+    records = (each for partition, mark in marks.items() for each in read_records(settings, topic, partition, mark))
+    return [(record.key or b"").decode("utf-8", "replace") for record in records]

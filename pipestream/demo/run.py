@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipestream.connectors.folder import FolderConnector
 from pipestream.connectors.ingest import ingest
 from pipestream.dead_letters import dead_letter_topics, list_dead_letters, summarize
 from pipestream.demo.dag_run import TaskEvent, run_dag
-from pipestream.demo.reading import count_records
-from pipestream.demo.summary import Summary, summarise
+from pipestream.demo.live_intake import hand_off, serving, set_aside, upload
+from pipestream.demo.reading import read_doc_ids
+from pipestream.demo.summary import Summary, WayIn, count_ways, summarise
 from pipestream.deployment.apply import apply_graph
 from pipestream.deployment.versions import GraphVersions
 from pipestream.errors import StackError
@@ -32,12 +34,18 @@ from pipestream.settings import ENV_PREFIX, STACK_PREFIX
 from pipestream.topic_names import intake_topic, node_topic
 from pipestream.views.audit import audit_graph
 from pipestream.views.drained import TopicRow, drained_rows
+from pipestream.wire import PipeDoc
 
 if TYPE_CHECKING:
-    from pipestream.graph.model import Graph
+    from pipestream.graph.model import Datasource, Graph
     from pipestream.settings import Settings
 
 Tell = Callable[[str], None]
+
+ENGINE = ("engine", "serve", "--port", "0", "--workers", "1")
+ENGINE_READY = r"engine ready on (\S+)"
+REPOSITORY = ("repository", "serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+REPOSITORY_READY = r"http (\S+)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,7 @@ class DemoResult:
     """What the demo did, and where it can be looked at."""
 
     summary: Summary
+    ways: tuple[WayIn, ...]
     rows: tuple[TopicRow, ...]
     dead_letters: tuple[dict[str, Any], ...]
     """Each with the keys of ``pipestream dlq list --json``."""
@@ -75,21 +84,22 @@ def run_demo(tell: Tell, *, documents: int = 240, keep: bool = False) -> DemoRes
         graph = load_graph(graphs_folder(project) / "sample.yaml", look_up=True)
         with _running(stack, tell, keep=keep):
             settings = stack.settings()
-            taken_in = _bring_in(graph, settings, documents, tell)
+            ways = _bring_in(graph, stack, documents, tell)
             _run_graph(graph, stack, tell)
             tell("counting what came out, in the ledger and in the topics")
             audits = audit_graph(Broker(settings), Ledger(settings), graph)
             letters = list_dead_letters(settings, dead_letter_topics([graph], settings))
             dead_letters = tuple(summarize(letter) for letter in letters)
-            happy_topic = node_topic(graph.cluster_id, graph.happy_end)
+            happy = read_doc_ids(settings, node_topic(graph.cluster_id, graph.happy_end))
             summary = summarise(
-                taken_in,
+                sum(map(len, ways.values())),
                 audits,
-                happy_end_in_topic=count_records(settings, happy_topic),
+                happy_end_in_topic=len(happy),
                 dead_letters_in_topics=len(dead_letters),
             )
     return DemoResult(
         summary=summary,
+        ways=tuple(count_ways(ways, happy, [str(letter["doc_id"]) for letter in dead_letters])),
         rows=tuple(drained_rows(audits)),
         dead_letters=dead_letters,
         seconds=time.monotonic() - started,
@@ -140,20 +150,40 @@ def _running(stack: Stack, tell: Tell, *, keep: bool) -> Iterator[None]:
         raise
 
 
-def _bring_in(graph: Graph, settings: Settings, documents: int, tell: Tell) -> int:
-    """Apply the graph and ingest the sample documents; return how many went in."""
+def _bring_in(graph: Graph, stack: Stack, documents: int, tell: Tell) -> dict[str, set[str]]:
+    """Apply the graph and bring the sample documents in, by three ways; return the ids that took each."""
+    settings = stack.settings()
     with closing(GraphVersions(settings)) as versions, closing(open_lease_store(settings)) as leases:
         applied = apply_graph(graph, settings, leases, versions, applied_by="demo")
     tell(f"applied graph {graph.graph_id}: {len(applied.created)} topics created")
     samples = write_sample_documents(settings.sources_folder / SAMPLES, documents)
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(samples.by_kind.items()))
     tell(f"wrote {samples.documents} sample documents: {kinds}; {samples.broken} of them are broken")
-    source = graph.datasources[0]
+    by_http, by_grpc = (settings.sources_folder / name for name in ("by-http", "by-grpc"))
+    set_aside(samples.folder, by_http, by_grpc)
+    live = _bring_in_live(graph.datasources[0], stack, by_http, by_grpc, tell)
+    return {"folder connector": _ingest(graph.datasources[0], samples.folder, settings, tell), **live}
+
+
+def _ingest(source: Datasource, folder: Path, settings: Settings, tell: Tell) -> set[str]:
     report = ingest(settings, source)
     if report.failed:
         raise StackError(f"{report.failed[0].source} could not be read: {report.failed[0].reason}")
-    tell(f"ingested {report.published} documents into {intake_topic(source.datasource_id)}")
-    return report.published
+    tell(f"ingested {report.published} documents into {intake_topic(source.datasource_id)} by the connector")
+    return {each.doc_id for each in FolderConnector(folder).documents() if isinstance(each, PipeDoc)}
+
+
+def _bring_in_live(source: Datasource, stack: Stack, by_http: Path, by_grpc: Path, tell: Tell) -> dict[str, set[str]]:
+    logs = stack.spec.folder / "logs"
+    engine = serving(ENGINE, ENGINE_READY, stack.config_file, logs / "engine.log")
+    repository = serving(REPOSITORY, REPOSITORY_READY, stack.config_file, logs / "repository.log")
+    with repository as http_address, engine as grpc_address:
+        tell(f"started the repository at http://{http_address} and the engine at {grpc_address}")
+        uploaded = upload(http_address, source.datasource_id, by_http)
+        tell(f"uploaded {len(uploaded)} documents over HTTP: POST /uploads/{source.datasource_id}")
+        handed = hand_off(grpc_address, source.datasource_id, by_grpc)
+        tell(f"handed {len(handed)} documents to the engine by gRPC: their first node has processed them")
+    return {"HTTP upload": set(uploaded), "gRPC handoff": set(handed)}
 
 
 def _run_graph(graph: Graph, stack: Stack, tell: Tell) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,30 @@ class Summary:
         if self.documents_in != ended:
             found.append(f"{self.documents_in} documents went in, and {ended} reached an end")
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class WayIn:
+    """One way into the graph, and what became of the documents that took it."""
+
+    name: str
+    documents_in: int
+    happy_end: int
+    dead_letters: int
+
+
+def count_ways(ways: Mapping[str, Set[str]], happy: Iterable[str], dead: Iterable[str]) -> list[WayIn]:
+    """Count by way where documents ended.
+
+    :param ways: the ids of the documents that took each way.
+    :param happy: the ids at the happy-end, each as often as it is there.
+    :param dead: the ids of the dead letters.
+    """
+    happy, dead = list(happy), list(dead)
+    return [
+        WayIn(name, len(ids), sum(each in ids for each in happy), sum(each in ids for each in dead))
+        for name, ids in ways.items()
+    ]
 
 
 def summarise(

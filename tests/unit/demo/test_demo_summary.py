@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from pipestream.demo.summary import Summary, summarise
+from pipestream.demo.live_intake import set_aside
+from pipestream.demo.summary import Summary, WayIn, count_ways, summarise
 from pipestream.ledger import Tally
 from pipestream.ledger.check import Fault, FaultKind
 from pipestream.views.audit import TopicAudit
@@ -82,3 +83,24 @@ def test_the_summary_counts_ends_and_dead_letters_over_all_topics():
     summary = summarise(10, audits, happy_end_in_topic=6, dead_letters_in_topics=3)
 
     assert summary == Summary(10, 6, 6, 1, 3, 3, ("t[0]: 1 offsets wait from 2 on",))
+
+
+def test_documents_are_counted_by_the_way_they_came():
+    ways = count_ways({"folder": {"a", "b"}, "HTTP": {"c"}}, happy=["a", "c", "c"], dead=["b"])
+
+    assert ways == [WayIn("folder", 2, 1, 1), WayIn("HTTP", 1, 2, 0)]
+
+
+def test_a_sixth_of_the_good_documents_goes_in_by_each_live_way(tmp_path):
+    samples, by_http, by_grpc = (tmp_path / name for name in ("samples", "http", "grpc"))
+    for kind in ("txt", "html", "broken"):
+        (samples / kind).mkdir(parents=True)
+        for number in range(12):
+            (samples / kind / f"{kind}-{number:02}").touch()
+
+    set_aside(samples, by_http, by_grpc)
+
+    assert sorted(each.name for each in by_http.iterdir()) == ["html-00", "html-06", "txt-00", "txt-06"]
+    assert sorted(each.name for each in by_grpc.iterdir()) == ["html-01", "html-07", "txt-01", "txt-07"]
+    assert len(list((samples / "broken").iterdir())) == 12
+    assert len(list((samples / "txt").iterdir())) == 8
