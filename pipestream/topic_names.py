@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from pipestream.errors import IdInvalid
 from pipestream.ids import check_graph_id
@@ -40,6 +41,8 @@ class TopicName:
         return f"{self.kind.value}.{self.cluster_id}.{self.local_id}"
 
 
+# Names are asked for with every document, and there are few of them. An id that cannot be used is not kept.
+@lru_cache(maxsize=4_096)
 def intake_topic(datasource_id: str) -> str:
     return str(TopicName(TopicKind.INTAKE, "", check_graph_id(datasource_id, "datasource id")))
 
@@ -105,6 +108,7 @@ def parse_topic(topic: str) -> TopicName:
     )
 
 
+@lru_cache(maxsize=4_096)
 def _of_node(kind: TopicKind, cluster_id: str, node_id: str) -> str:
     check_graph_id(cluster_id, "cluster id")
     return str(TopicName(kind, cluster_id, check_graph_id(node_id, "node id")))

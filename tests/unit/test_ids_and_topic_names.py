@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 from pipestream import topic_names as names
@@ -68,3 +70,11 @@ def test_derived_ids_are_stable_and_differ_in_every_part():
     # What is stored has names made of these, so they stay what they are.
     assert derive_stream_id("g", record_origin(*base[1:])) == "f97de3b6-83e0-595a-adb9-93618332c1ac"
     assert derive_child_id("s", "n", "document/1") != derive_child_id("s", "n", "document/2")
+
+
+@pytest.mark.parametrize("origin", ["topic-id/intake.web/0/17", "engine/intake/web/Schlüssel", ""])
+def test_a_derived_id_is_the_uuid5_of_its_origin(origin):
+    """Objects and accepted keys of earlier versions have these names."""
+    namespace = uuid.UUID("6f0d3f6e-6ad9-5a35-9f3c-4f9f2e0f7b51")
+    assert derive_stream_id("web", origin) == str(uuid.uuid5(namespace, f"web/{origin}"))
+    assert derive_child_id("parent", "node", origin) == str(uuid.uuid5(namespace, f"parent/node/{origin}"))
