@@ -55,3 +55,12 @@ class Engine(LiveServer):
         # One process is enough to try it, and two cores are busy already.
         options = ("--workers", "1", "--port", str(ports.engine), "--metrics-port", str(ports.engine_metrics))
         return ("engine", "serve", *options)
+
+
+class Sidecar(LiveServer):
+    name = "sidecar"
+    port_names = ("sidecar", "sidecar_metrics")
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return ("sidecar", "--address", self.address, "--telemetry-port", str(self.site.ports.sidecar_metrics))

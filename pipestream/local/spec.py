@@ -41,6 +41,8 @@ class Ports:
     airflow_trigger_log: int = 18794
     engine: int = 15051
     engine_metrics: int = 19465
+    sidecar: int = 15071
+    sidecar_metrics: int = 19471
 
 
 PORT_NAMES = tuple(field.name for field in fields(Ports))
@@ -67,6 +69,8 @@ _PORT_HELP = {
     "airflow_trigger_log": "Airflow's trigger log server (internal)",
     "engine": "the Engine's gRPC service",
     "engine_metrics": "the Engine's /metrics and /health",
+    "sidecar": "the sidecar's management service",
+    "sidecar_metrics": "the sidecar's /metrics and /health",
 }
 
 VARIABLES: Mapping[str, str] = {
