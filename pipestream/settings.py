@@ -326,7 +326,7 @@ class Settings(BaseSettings):
         description="Where live DAGs find the engine's /health and /metrics. Airflow starts it with this port.",
     )
     live_repository_url: str = Field(
-        "http://127.0.0.1:9466",
+        "http://127.0.0.1:8090",
         description="Where live DAGs find the repository's /health and /metrics. Airflow starts it with this port.",
     )
     live_sidecar_url: str = Field(

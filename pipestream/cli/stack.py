@@ -44,7 +44,7 @@ ProfileOption = Annotated[
 def up(
     profile: ProfileOption = None,
     airflow: Annotated[bool, typer.Option(help="Start Airflow with its web pages as well.")] = True,
-    live: Annotated[bool, typer.Option(help="Start the Engine and a sidecar as well, which are always on.")] = True,
+    live: Annotated[bool, typer.Option(help="Start Engine, Repository and sidecar as well.")] = True,
     json: JsonOption = False,
 ) -> None:
     """Start the local stack. Servers that are already running stay as they are.

@@ -9,11 +9,11 @@ from pipestream.errors import SettingsInvalid
 from pipestream.settings import Settings
 
 _COMMANDS: dict[str, tuple[str, ...]] = {
-    "engine": ("engine", "serve", "--metrics-port"),
-    "repository": ("repository", "serve", "--metrics-port"),
-    "sidecar": ("sidecar", "--telemetry-port"),
+    "engine": ("engine", "serve", "--metrics-port", "{port}"),
+    "repository": ("repository", "serve", "--http", "{host}:{port}"),
+    "sidecar": ("sidecar", "--telemetry-port", "{port}"),
 }
-"""The arguments of ``pipestream`` that start each server; the port of its telemetry follows."""
+"""The arguments of ``pipestream`` that start each server, with the place of its telemetry."""
 
 
 def server_url(server: str, settings: Settings) -> str:
@@ -34,5 +34,8 @@ def server_command(server: str, settings: Settings) -> list[str]:
 
     :raises SettingsInvalid: as for ``server_url``.
     """
-    port = urlsplit(server_url(server, settings)).port
-    return [sys.executable, "-m", "pipestream.cli.main", *_COMMANDS[server], str(port)]
+    parts = urlsplit(server_url(server, settings))
+    if server not in _COMMANDS:
+        raise SettingsInvalid(f"Airflow cannot start a {server} yet; run it elsewhere and use `external`")
+    arguments = [each.format(host=parts.hostname, port=parts.port) for each in _COMMANDS[server]]
+    return [sys.executable, "-m", "pipestream.cli.main", *arguments]

@@ -13,7 +13,7 @@ from pipestream.local.tools import Report, get_json
 
 
 class LiveServer(Server):
-    """One of them. Its first port is that of its service, its second that of ``/health`` and ``/metrics``."""
+    """One of them. Its first port is that of its service."""
 
     needs = ("kafka", "postgres", "s3", "consul")
     # Longer than a server takes to finish what it has accepted.
@@ -25,7 +25,7 @@ class LiveServer(Server):
 
     @property
     def telemetry(self) -> str:
-        """Return where it answers ``/health`` and ``/metrics``."""
+        """Return where it answers ``/health`` and ``/metrics``: its second port, unless it says otherwise."""
         return f"http://{HOST}:{getattr(self.site.ports, self.port_names[1])}"
 
     @property
@@ -55,6 +55,24 @@ class Engine(LiveServer):
         # One process is enough to try it, and two cores are busy already.
         options = ("--workers", "1", "--port", str(ports.engine), "--metrics-port", str(ports.engine_metrics))
         return ("engine", "serve", *options)
+
+
+class Repository(LiveServer):
+    name = "repository"
+    port_names = ("repository", "repository_grpc")
+
+    @property
+    def address(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def telemetry(self) -> str:
+        return self.address
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        options = ("--http", f"{HOST}:{self.port}", "--grpc", f"{HOST}:{self.site.ports.repository_grpc}")
+        return ("repository", "serve", *options)
 
 
 class Sidecar(LiveServer):

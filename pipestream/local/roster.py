@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pipestream.local.airflow import Airflow, spark_master
 from pipestream.local.consul import Consul
 from pipestream.local.kafka import Kafka
-from pipestream.local.live import Engine, Sidecar
+from pipestream.local.live import Engine, Repository, Sidecar
 from pipestream.local.postgres import Postgres
 from pipestream.local.s3 import BUCKET, REGION, S3
 from pipestream.local.spark import WORKERS, SparkMaster, SparkWorker
@@ -30,7 +30,7 @@ def list_servers(site: Site, config_file: Path) -> list[Server]:
         servers.append(Consul(site))
     aim = {CONFIG_VARIABLE: str(config_file)}
     if site.spec.live:
-        servers += [Engine(site, aim), Sidecar(site, aim)]
+        servers += [Engine(site, aim), Repository(site, aim), Sidecar(site, aim)]
     if site.spec.airflow:
         servers.append(Airflow(site, aim))
     return servers
@@ -47,6 +47,7 @@ def setting_values(site: Site) -> dict[str, Any]:
         "ledger_uri": (site.folder / "ledger").as_uri(),
         "live_folder": str(site.folder / "live"),
         "live_engine_url": Engine(site, {}).telemetry,
+        "live_repository_url": Repository(site, {}).telemetry,
         "live_sidecar_url": Sidecar(site, {}).telemetry,
         "sidecar_address": Sidecar(site, {}).address,
         "postgres_dsn": Postgres(site).dsn(),

@@ -41,6 +41,8 @@ class Ports:
     airflow_trigger_log: int = 18794
     engine: int = 15051
     engine_metrics: int = 19465
+    repository: int = 18090
+    repository_grpc: int = 15061
     sidecar: int = 15071
     sidecar_metrics: int = 19471
 
@@ -69,6 +71,8 @@ _PORT_HELP = {
     "airflow_trigger_log": "Airflow's trigger log server (internal)",
     "engine": "the Engine's gRPC service",
     "engine_metrics": "the Engine's /metrics and /health",
+    "repository": "the Repository's HTTP: uploads, webhooks, /metrics and /health",
+    "repository_grpc": "the Repository's gRPC service",
     "sidecar": "the sidecar's management service",
     "sidecar_metrics": "the sidecar's /metrics and /health",
 }

@@ -27,7 +27,7 @@ TEXT = (REPOSITORY / "docker-compose.yaml").read_text()
 COMPOSE = yaml.safe_load(TEXT)
 SERVICES = COMPOSE["services"]
 ONE_SHOT = {"init"}
-LIVE = ("engine", "sidecar")
+LIVE = ("engine", "repository", "sidecar")
 """The product's own servers that are always on."""
 DOCKERFILE = (REPOSITORY / "docker" / "Dockerfile").read_text()
 EXAMPLE_SECRET = "a1b2c3d4"
@@ -207,6 +207,7 @@ def address(text: str) -> tuple[str | None, int | None]:
         ("PIPESTREAM_CONSUL_ADDRESS", "consul", 8500),
         ("PIPESTREAM_SPARK_MASTER", "spark-master", 7077),
         ("PIPESTREAM_LIVE_ENGINE_URL", "engine", 9465),
+        ("PIPESTREAM_LIVE_REPOSITORY_URL", "repository", 8090),
         ("PIPESTREAM_LIVE_SIDECAR_URL", "sidecar", 9471),
         ("PIPESTREAM_SIDECAR_ADDRESS", "sidecar", 50071),
         ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgres", 5432),
@@ -222,7 +223,7 @@ def listening_ports(service: str) -> set[int]:
     """The ports a service is told to listen on; Consul and PostgreSQL listen on their usual ones."""
     command = " ".join(SERVICES[service].get("command", []))
     told = {int(port) for port in re.findall(r"--(?:webui-|metrics-|telemetry-)?port[ =]:?(\d+)", command)}
-    told |= {int(port) for port in re.findall(r"--address=[\w.]+:(\d+)", command)}
+    told |= {int(port) for port in re.findall(r"--(?:address|grpc|http)=[\w.]+:(\d+)", command)}
     listeners = environment_of(service).get("KAFKA_LISTENERS", "")
     told |= {int(port) for port in re.findall(r":(\d+)", listeners)}
     return told or {"consul": {8500}, "postgres": {5432}}[service]
