@@ -6,24 +6,33 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from pipestream.documents.references import stream_key
 from pipestream.errors import ModuleFailed, ModuleUnavailable
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import ProcessNodeRequest
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import EngineV1ServiceStub
 from pipestream.modules.remote import IDEMPOTENCY_KEY
 from pipestream.modules.statuses import TRANSIENT_CODES
+from pipestream.objects.store import open_store
 from pipestream.rpc.channels import PLAIN_TEXT, open_channel
 from pipestream.rpc.security import ChannelSecurity, channel_security
-from pipestream.wire import PipeStream
+from pipestream.wire import DocumentReference, PipeStream
 
 if TYPE_CHECKING:
     from pipestream.plugins import PluginContext
+    from pipestream.settings import Settings
+
+
+# What a request has besides its stream, with room to spare.
+_MESSAGE_MARGIN = 1_024
 
 
 class RemoteEngine:
     """Calls ``EngineV1Service.ProcessNode`` at ``target``. A crash may repeat a call; its key tells repeats."""
 
-    def __init__(self, target: str, security: ChannelSecurity = PLAIN_TEXT) -> None:
+    def __init__(self, target: str, security: ChannelSecurity = PLAIN_TEXT, settings: Settings | None = None) -> None:
+        """:param settings: where a document goes that is too large for a message; without them it is sent as it is."""
         self._target = target
+        self._settings = settings
         self._channel = open_channel(target, security)
         self._stub: Any = EngineV1ServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
@@ -34,8 +43,9 @@ class RemoteEngine:
         :raises ModuleFailed: it answered with an error.
         """
         metadata = [(IDEMPOTENCY_KEY, idempotency_key)]
+        request = ProcessNodeRequest(stream=self._sendable(stream))
         try:
-            response = self._stub.ProcessNode(ProcessNodeRequest(stream=stream), timeout=timeout_s, metadata=metadata)
+            response = self._stub.ProcessNode(request, timeout=timeout_s, metadata=metadata)
         except grpc.RpcError as error:
             code = error.code()
             message = f"engine {self._target}: {code.name}: {(error.details() or '')[:500]}"
@@ -47,6 +57,25 @@ class RemoteEngine:
                 f"engine {self._target}: {response.error_message}", log_entries=list(response.log_entries)
             )
 
+    def _sendable(self, stream: PipeStream) -> PipeStream:
+        """Return the stream as it is sent: a document too large for a message is stored, and a reference is sent.
+
+        Its key is derived, so that a repeated call writes the same object again.
+        """
+        settings = self._settings
+        if settings is None or stream.ByteSize() <= settings.grpc_max_message_bytes - _MESSAGE_MARGIN:
+            return stream
+        account_id = stream.metadata.account_id
+        key = stream_key(account_id, stream.stream_id, stream.current_node_id)
+        key = f"{key.removesuffix('.pb')}.handover.{stream.hop_count}.pb"
+        with open_store(settings.store_uri, settings) as store:
+            store.put(key, stream.document.SerializeToString(deterministic=True))
+        reference = DocumentReference(doc_id=stream.document.doc_id, account_id=account_id, object_key=key)
+        sent = PipeStream()
+        sent.CopyFrom(stream)
+        sent.document_ref.CopyFrom(reference)  # takes the document's place
+        return sent
+
     def close(self) -> None:
         """Give the connection back."""
         self._channel.close()
@@ -54,4 +83,4 @@ class RemoteEngine:
 
 def open_engine(target: str, context: PluginContext) -> RemoteEngine:
     """Make the transport ``grpc``."""
-    return RemoteEngine(target, channel_security(context.settings))
+    return RemoteEngine(target, channel_security(context.settings), context.settings)

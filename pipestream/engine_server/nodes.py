@@ -86,8 +86,7 @@ class NodeCalls:
         way = local.ways[node.node_id]
         if way.problems:
             raise NodeProblems([f"graph {served.graph.graph_id}: {problem}" for problem in way.problems])
-        content = content_digest(request.SerializeToString(deterministic=True))
-        keyed = self._desk.keyed(f"node/{caller.key}" if caller.key else "", content)
+        keyed = self._desk.keyed(f"node/{caller.key}" if caller.key else "", _identity(request.stream))
         answer = keyed.find()
         if answer is not None:
             return Processed(ProcessNodeResponse.FromString(answer), is_repeat=True)
@@ -154,6 +153,17 @@ class NodeCalls:
                 ProcessNodeResponse.FromString(answer), is_repeat=True
             )  # another call with this key was first
         return Processed(response, seen.stream, max(seen.hops, default=stream.hop_count))
+
+
+def _identity(stream: PipeStream) -> bytes:
+    """Return what tells a repeat from another call with the same key.
+
+    Not the whole content: an engine that died calls again with other times in the stream's history, and a module before
+    this node may have made another document.
+    """
+    doc_id = stream.document.doc_id or stream.document_ref.doc_id
+    parts = (stream.stream_id, stream.current_node_id, str(stream.hop_count), stream.metadata.account_id, doc_id)
+    return content_digest("\0".join(parts).encode())
 
 
 def _kept(response: ProcessNodeResponse) -> bytes:

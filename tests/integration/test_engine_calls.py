@@ -13,6 +13,7 @@ from pipestream.gen.ai.pipestream.engine.v1 import engine_service_pb2 as pb
 from pipestream.graph.load import check_graph_text
 from pipestream.leases import open_lease_store
 from pipestream.modules.remote import IDEMPOTENCY_KEY
+from pipestream.objects.store import open_store
 from pipestream.wire import GraphNode
 from pipestream_testing.engines import apply, at_node, engine, handoff, save
 from pipestream_testing.pipeline import read_topic
@@ -273,6 +274,39 @@ def test_a_node_of_another_engine_is_processed_there_once_by_its_key(live, uniqu
     assert [each.doc_id for each in ended] == ["doc-1"]
     assert [hop.node_id for hop in ended[0].stream.metadata.history] == ["first", "second"]
     assert calls == 1
+
+
+def test_a_document_too_large_for_a_message_goes_to_another_engine_by_reference(live, unique):
+    with engine(live.settings, engine_name=f"{unique}-other", grpc_max_message_bytes=20_000) as other:
+        remote = {f'second, module: "{STEPS}:pass_on"': f'second, module: "{STEPS}:pass_on", engine: "{other.address}"'}
+        graph = live.apply(graph_text(unique, {**remote, "to: second}": "to: second, transport: grpc}"}))
+        other.wait_for(graph)
+        with engine(live.settings, engine_name=f"{unique}-small", grpc_max_message_bytes=20_000) as small:
+            # It takes the document by reference, too: its own limit is as small.
+            key = f"documents/acme/{unique}/large.pb"
+            with open_store(live.settings.store_uri, live.settings) as store:
+                document = handoff(unique, "large", body="x" * 50_000).stream.document
+                store.put(key, document.SerializeToString(deterministic=True))
+            answer = small.hand_off(unique, "large", stream={"document_ref": {"doc_id": "large", "object_key": key}})
+            (ended,) = read_topic(live.settings, f"pipestream.{unique}.happy-end")
+
+    assert answer.accepted
+    assert [hop.node_id for hop in ended.stream.metadata.history] == ["first", "second"]
+
+
+def test_a_repeat_with_another_history_is_still_the_same_call(live, unique):
+    live.apply(graph_text(unique))
+    stream = at_node("first", "doc-1")
+    stream.metadata.graph_id = f"{unique}-one"
+    answers = []
+    for instance in ("host:1", "host:2"):
+        del stream.metadata.history[:]
+        stream.metadata.history.add(hop_number=1, service_instance_id=instance)
+        request = pb.ProcessNodeRequest(stream=stream)
+        answers.append(live.stub.ProcessNode(request, timeout=120, metadata=[(IDEMPOTENCY_KEY, f"{unique}-h")]))
+
+    assert answers[0] == answers[1]
+    assert len(read_topic(live.settings, f"pipestream.{unique}.second")) == 1
 
 
 def test_a_call_whose_time_is_over_is_not_accepted(live, unique):
