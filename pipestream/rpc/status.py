@@ -98,7 +98,10 @@ def status_of(error: BaseException) -> RpcStatus:
     """Return the status of any error. One that is not ours is a bug: INTERNAL, never UNKNOWN."""
     if isinstance(error, TimeoutError):
         return _TIMEOUT
-    return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), _BUG)
+    found = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), _BUG)
+    if found is _STATUS[PipestreamError] and isinstance(error, PipestreamError) and error.transient:
+        return _STATUS[TransientError]  # of its cause: see DeadLettersOff
+    return found
 
 
 def details_of(error: BaseException) -> str:

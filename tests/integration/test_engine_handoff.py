@@ -5,6 +5,8 @@ from __future__ import annotations
 import grpc
 import pytest
 
+from pipestream.documents.identity import prepare
+from pipestream.documents.references import upload_key
 from pipestream.gen.ai.pipestream.engine.v1 import engine_service_pb2 as pb
 from pipestream.gen.pipestream.live.v1.handoff_service_pb2 import Handoff, HandoffBatchRequest
 from pipestream.kafka.records import header
@@ -12,6 +14,7 @@ from pipestream.objects.store import open_store
 from pipestream.wire import PipeDoc
 from pipestream_testing.engines import apply, engine, handoff
 from pipestream_testing.pipeline import read_topic
+from pipestream_testing.waiting import wait_until
 
 pytestmark = pytest.mark.stack
 STEPS = "python:pipestream_testing.steps"
@@ -203,6 +206,48 @@ def test_a_datasource_can_ask_for_the_stored_path(live, unique, topic):
 
     assert len(intake) == 1
     assert direct == []
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_document_that_is_stored_already_is_referred_to_where_it_is_there(live, unique, topic, is_there):
+    source = live.apply(graph_text(unique)).datasources[0]
+    request = handoff(unique, "doc-1", doc_stored_in_repo=True)
+    prepared = prepare(request.stream.document, source)
+    key = upload_key("acme", unique, "doc-1", prepared.checksum)
+    request.stream.document.ParseFromString(prepared.data)
+    with open_store(live.settings.store_uri, live.settings) as store:
+        if is_there:
+            store.put(key, prepared.data)
+
+        answer = live.stub.IntakeHandoff(request, timeout=120)
+        (found,) = read_topic(live.settings, topic)
+        own = f"streams/acme/{found.stream.stream_id}/first.pb"
+
+        assert answer.accepted
+        assert found.stream.document_ref.object_key == (key if is_there else "")
+        assert store.exists(own) != is_there
+
+
+def code_of(running, unique):
+    with pytest.raises(grpc.RpcError) as refused:
+        running.hand_off(unique, "doc-2", timeout_s=2)
+    return refused.value.code().name
+
+
+def test_calls_beyond_what_the_threads_take_are_refused_and_the_engine_goes_on(settings, unique):
+    slow = graph_text(
+        unique, replace={"{id: first, type: connector}": f'{{id: first, module: "{STEPS}:take_a_minute"}}'}
+    )
+    apply(settings, slow)
+    with engine(settings, engine_name=unique, engine_threads=1, engine_threads_waiting=0) as running:
+        first = running.stub.IntakeHandoff.future(handoff(unique, "doc-1"), timeout=20)
+        wait_until(lambda: running.running.overview.active)
+        is_refused = wait_until(lambda: code_of(running, unique) == "RESOURCE_EXHAUSTED")
+        first.cancel()
+        health = running.stub.GetHealth(pb.GetHealthRequest(), timeout=60)
+
+    assert is_refused
+    assert health.health == pb.ENGINE_HEALTH_HEALTHY
 
 
 def test_a_stream_of_handoffs_answers_each_one_with_its_own_status(live, unique, topic):

@@ -7,6 +7,7 @@ import struct
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -105,6 +106,25 @@ def test_a_client_made_of_numbers_alone_is_served(live, unique, wire):
     ]
     assert len(records) == 4
     assert wire["Stream"].FromString(records[0].record.value).ref.id == "doc-1"
+
+
+def test_a_client_that_learns_the_service_by_reflection_is_served(live):
+    database = ProtoReflectionDescriptorDatabase(live.channel)
+    pool = descriptor_pool.DescriptorPool(database)
+    service = pool.FindServiceByName("ai.pipestream.engine.v1.EngineV1Service")
+    method = service.FindMethodByName("GetHealth")
+    request, answer = (message_factory.GetMessageClass(each) for each in (method.input_type, method.output_type))
+
+    health = unary(live, "GetHealth", request(), answer)
+
+    assert {each.name for each in service.methods} >= {
+        "IntakeHandoff",
+        "ProcessNode",
+        "ProcessStream",
+        "RouteToCluster",
+    }
+    assert "pipestream.live.v1.HandoffService" in database.get_services()
+    assert health.health == 1
 
 
 # The codes that docs/engine.md lists. UNKNOWN is not one of them.
