@@ -7,12 +7,13 @@ import os
 import platform
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pipestream import faults
 from pipestream.arrow import to_table
@@ -23,14 +24,20 @@ from pipestream_spark.session import session_builder
 
 log = logging.getLogger(__name__)
 
+# How much of tasks is sent to every slice; more is sent to each slice its own.
+_SMALL_BYTES = 500_000
 _ANSWER = pa.schema([pa.field("outcome", pa.string())])
 
 
 class SparkRunner:
     """Starts Spark only when there is something to run, so that a run with nothing to do needs no session."""
 
-    def __init__(self, app_name: str) -> None:
+    def __init__(self, app_name: str, find_session: Callable[[], SparkSession] | None = None) -> None:
+        """
+        :param find_session: returns a session that others use too; without it the runner has one of its own.
+        """
         self._app_name = app_name
+        self._find_session = find_session
         self._session: SparkSession | None = None
         self._name = f"drain-{uuid.uuid4()}"
         self._slots: set[int] = set()
@@ -47,20 +54,17 @@ class SparkRunner:
         self._slots.add(slot)
         self._check_cancelled(slot)
         with self._opening:
-            session = self._session = self._session or self._open_session()
+            session = self._session = self._open_session()
         # Checked after ``cancel`` can see the session: a cancel is either noticed here, or stops what starts below.
         self._check_cancelled(slot)
         # Both properties belong to this thread alone: PySpark gives each Python thread its own JVM thread.
         session.sparkContext.setJobGroup(self.job_group(slot), self._app_name)
         session.sparkContext.setLocalProperty("spark.scheduler.pool", f"slot-{slot}")
-        rows = [(task.to_json(),) for task in tasks]
-        # As many slices as tasks: a range is the unit of work, of retry and of fencing.
-        ranges = session.sparkContext.parallelize(rows, len(rows)).toDF("task string")
         try:
-            outcomes = ranges.mapInArrow(_drain_batches, "outcome string").collect()
-        except (PySparkException, Py4JJavaError) as error:
+            outcomes = _spread(session, [task.to_json() for task in tasks]).collect()
+        except (PySparkException, Py4JError, OSError) as error:  # OSError: the JVM is gone
             self._check_cancelled(slot)
-            raise TasksFailed(str(error).strip().splitlines()[0]) from error
+            raise TasksFailed((str(error).strip() or repr(error)).splitlines()[0]) from error
         return [RangeOutcome.from_json(row.outcome) for row in outcomes]
 
     def cancel(self, why: LeaseLost) -> None:
@@ -88,21 +92,33 @@ class SparkRunner:
             raise TasksFailed("they were cancelled")
 
     def _open_session(self) -> SparkSession:
-        # A speculative copy of a slow task fences the task. Spark then ends the copy, because the first answer wins.
-        builder = session_builder(self._app_name).config("spark.speculation", "false")
-        # Slots share the executors evenly. By default, the ranges of one slot would wait for those of another.
-        builder = builder.config("spark.scheduler.mode", "FAIR")
-        for name, value in executor_environment().items():
-            builder = builder.config(f"spark.executorEnv.{name}", value)
-        session = builder.getOrCreate()
-        if url := session.sparkContext.uiWebUrl:
-            log.info("Spark UI at %s", url)  # the drain operator makes a link of this line
-        return session
+        if self._find_session is not None:
+            return self._find_session()
+        return self._session or drain_session(self._app_name)
 
     def close(self) -> None:
-        """Stop the session, if it was started."""
-        if self._session is not None:
+        """Stop the session, if it was started and is this runner's own."""
+        if self._session is not None and self._find_session is None:
             self._session.stop()
+
+
+def drain_session(app_name: str, options: Mapping[str, str] | None = None) -> SparkSession:
+    """Return a session for drains.
+
+    :param options: what else to set.
+    """
+    # A speculative copy of a slow task fences the task. Spark then ends the copy, because the first answer wins.
+    builder = session_builder(app_name).config("spark.speculation", "false")
+    # Slots share the executors evenly. By default, the ranges of one slot would wait for those of another.
+    builder = builder.config("spark.scheduler.mode", "FAIR")
+    for name, value in (options or {}).items():
+        builder = builder.config(name, value)
+    for name, value in executor_environment().items():
+        builder = builder.config(f"spark.executorEnv.{name}", value)
+    session = builder.getOrCreate()
+    if url := session.sparkContext.uiWebUrl:
+        log.info("Spark UI at %s", url)  # the drain operator makes a link of this line
+    return session
 
 
 def executor_environment() -> dict[str, str]:
@@ -116,12 +132,33 @@ def executor_environment() -> dict[str, str]:
     return passed_on | ({CONFIG_VARIABLE: str(file.absolute())} if file else {})
 
 
+def _spread(session: SparkSession, texts: list[str]) -> DataFrame:
+    """Return the query of the outcomes. It has a slice for each task: a range is the unit of work and of retry."""
+    if sum(map(len, texts)) <= _SMALL_BYTES:
+        # In the function itself, which every slice gets whole: half the time of a small job, because no other Python
+        # process has to turn rows into a table first.
+        return session.range(0, len(texts), 1, len(texts)).mapInArrow(partial(_drain_numbered, texts), "outcome string")
+    rows = session.sparkContext.parallelize([(text,) for text in texts], len(texts)).toDF("task string")
+    return rows.mapInArrow(_drain_batches, "outcome string")
+
+
+def _drain_numbered(texts: list[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run the tasks whose numbers a slice has."""
+    for batch in batches:
+        for number in batch.column("id").to_pylist():
+            yield from _drain_text(texts[number])
+
+
 def _drain_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run in a Python worker of an executor. It reads its own settings, because none pass through Spark."""
     for batch in batches:
         for text in batch.column("task").to_pylist():
-            outcomes = _drain_here(RangeTask.from_json(text))
-            yield from to_table([{"outcome": outcome.to_json()} for outcome in outcomes], _ANSWER).to_batches()
+            yield from _drain_text(text)
+
+
+def _drain_text(text: str) -> Iterator[pa.RecordBatch]:
+    outcomes = _drain_here(RangeTask.from_json(text))
+    yield from to_table([{"outcome": outcome.to_json()} for outcome in outcomes], _ANSWER).to_batches()
 
 
 def _drain_here(task: RangeTask) -> list[RangeOutcome]:

@@ -47,7 +47,11 @@ class RangeReader:
     def committed(self) -> dict[Partition, Committed]:
         """Return the group's committed offsets and their metadata; a partition it never committed is absent."""
         wanted = [TopicPartition(*partition) for partition in self._ranges]
-        with explain_errors(self._settings, ", ".join(sorted({topic for topic, _ in self._ranges}))):
+        topics = sorted({topic for topic, _ in self._ranges})
+        with explain_errors(self._settings, ", ".join(topics)):
+            # A client that does not know the leaders yet lets the first read wait for up to a second.
+            for topic in topics:
+                self._consumer.list_topics(topic, self._settings.kafka_timeout_s)
             return ask_committed(self._consumer, wanted, self._settings.kafka_timeout_s)
 
     def group_metadata(self) -> Any:

@@ -1,0 +1,83 @@
+"""A Spark session that stays open for many small jobs, and is opened again when it has died."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from pipestream.errors import TerminalError
+from pipestream_spark.runner import drain_session
+
+log = logging.getLogger(__name__)
+
+
+class SparkGone(TerminalError):
+    """The Spark that submitted this process has ended, and cannot be started again from here."""
+
+
+class WarmSession:
+    """Opens a session when it is first asked for, and another one when that has died. Safe to share between threads."""
+
+    def __init__(self, app_name: str) -> None:
+        self._app_name = app_name
+        self._guard = threading.Lock()
+        self._session: SparkSession | None = None
+
+    def find(self) -> SparkSession:
+        """Return a session that is alive.
+
+        :raises SparkGone: the Spark of spark-submit is gone.
+        """
+        with self._guard:
+            if self._session is not None and not _is_alive(self._session):
+                log.warning("the Spark session has died; opening another")
+                _forget(self._session)
+                self._session = None
+            if self._session is None:
+                # The Python workers of a stream are used again and again; a new one has everything imported.
+                daemon = {"spark.python.daemon.module": "pipestream_spark.daemon"}
+                self._session = drain_session(self._app_name, daemon)
+            return self._session
+
+    def close(self) -> None:
+        """Stop the session."""
+        with self._guard:
+            if self._session is not None and _is_alive(self._session):
+                self._session.stop()
+            self._session = None
+
+
+def _is_alive(session: SparkSession) -> bool:
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()
+    except (Py4JError, OSError, AttributeError):  # the JVM is gone, or the context was stopped
+        return False
+
+
+def _forget(session: SparkSession) -> None:
+    """Let go of what is left of a dead session, so that PySpark starts another."""
+    try:
+        session.stop()
+    except (Py4JError, OSError, AttributeError) as error:
+        log.info("the dead session cannot be stopped: %s", error)
+    if _has_jvm():
+        return
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        raise SparkGone("the Spark that started this process with spark-submit is gone; start the job again")
+    # PySpark keeps a JVM for the life of the process, and has no other way to give up one that is gone.
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+
+
+def _has_jvm() -> bool:
+    try:
+        SparkContext._gateway.jvm.System.currentTimeMillis()  # type: ignore[union-attr]
+    except (Py4JError, OSError, AttributeError):
+        return False
+    return True
