@@ -19,7 +19,7 @@ from pipestream_testing.pipeline import Pipeline
 from pipestream_testing.settings_file import write_settings
 
 _READY = re.compile(rb"ready: grpc (\S+) http (\S+)")
-_START_S = 120.0
+_START_S = 400.0
 _COMMAND = ("repository", "serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
 
 
