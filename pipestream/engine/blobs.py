@@ -91,7 +91,8 @@ def hydrate(
 ) -> Hydrated:
     """Return a document as its module gets it: for a parser with its blobs inline.
 
-    A module is asked what it is only if that makes a difference.
+    A module is asked what it is only if that makes a difference. Which blobs it gets is for its node alone to say: the
+    policy of a stream or a datasource is about how blobs are stored, and a parser needs them however that is.
 
     :param source: where blobs come from; None: no module is really called, so nothing is fetched.
     :raises DocumentMissing: a blob is not there.
@@ -100,10 +101,10 @@ def hydrate(
     :raises StoreUnavailable, StoreRefused: the store cannot be read at all, so no document is to blame.
     :raises ModuleUnavailable: the module could not be asked.
     """
-    wanted = [index for index, blob in enumerate(blobs_of(document)) if _is_wanted(blob, rule)]
+    wanted = [index for index, blob in enumerate(blobs_of(document)) if _is_wanted(blob, node.hydration)]
     if source is None or not (wanted or rule.drop_blobs_after_parse):
         return Hydrated(document)
-    if not (node.parser or (rule.policy != "on_demand" and profile_of(module, context).is_parser)):
+    if not (node.parser or (node.hydration.policy != "on_demand" and profile_of(module, context).is_parser)):
         return Hydrated(document)
     if not wanted:
         return Hydrated(document, is_parser=True)
@@ -117,7 +118,7 @@ def hydrate(
         reference = FileStorageReference()
         reference.CopyFrom(blob.storage_ref)
         content = _checked(blob, data)
-        if _is_too_large(len(content), rule):
+        if _is_too_large(len(content), node.hydration):
             continue
         blob.data = content
         fetched.append((reference, content))

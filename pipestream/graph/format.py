@@ -124,10 +124,14 @@ HYDRATION = Section(
     Hydration,
     (
         Field("policy", Choice(HYDRATION_POLICIES),
-              "auto: a parser gets blobs up to max_inline_blob_size_bytes inline; always_inline: whatever their size; "
-              "always_ref: only references; on_demand: only nodes with parser: true get them. Default: auto.",
+              "Of a node, which blobs a parser gets inline. auto: up to max_inline_blob_size_bytes; always_inline: "
+              "all; always_ref: none, only references; on_demand: as auto, if the node has parser: true. Of a "
+              "datasource, how uploads are stored. always_inline: blobs in the document; always_ref: as objects of "
+              "their own; else by max_inline_blob_size_bytes. Default: auto.",
               wire=EnumField("default_hydration_policy")),
-        Field("max_inline_blob_size_bytes", Whole(0, INT32_MAX), "The largest blob that is fetched; 0: no limit."),
+        Field("max_inline_blob_size_bytes", Whole(0, INT32_MAX),
+              "Of a node, the largest blob that is fetched; of a datasource, the largest that is stored in its "
+              "document. 0: no limit of its own."),
         Field("keep_blobs_as_ref", Flag(),
               "Whether blobs above max_inline_blob_size_bytes are stored as objects of their own when the document "
               "leaves the node."),

@@ -325,19 +325,27 @@ def test_a_blob_of_unknown_size_above_the_limit_stays_a_reference(store, setting
 
 
 def test_the_node_is_asked_first_then_the_stream_then_the_datasource(store, settings):
-    of_datasource = graph_of(s="hydration: {policy: always_ref}")
-    of_node = graph_of(s="hydration: {policy: always_ref}", a="hydration: {policy: always_inline}")
+    of_datasource = graph_of(s="hydration: {drop_blobs_after_parse: true}")
+    of_node = graph_of(s="hydration: {drop_blobs_after_parse: true}", a="hydration: {policy: always_inline}")
     plain, own = stream_with(stored(store, "one")), stream_with(stored(store, "one"))
     own.metadata.ingestion_config.hydration_config.default_hydration_policy = 1
     silent = stream_with(stored(store, "one"))
     silent.metadata.ingestion_config.output_hints.desired_collection = "c"
 
-    bodies = [
-        run_one(stream, graph, settings).stream.document.search_metadata.body
+    left = [
+        contents(run_one(stream, graph, settings).stream.document)
         for stream, graph in ((plain, of_datasource), (silent, of_datasource), (own, of_datasource), (plain, of_node))
     ]
 
-    assert bodies == ["REF", "REF", "one", "one"]
+    assert left == [[None], [None], ["storage_ref"], ["storage_ref"]]
+
+
+@pytest.mark.parametrize("rule", ["{policy: always_ref}", "{max_inline_blob_size_bytes: 1}"])
+def test_a_parser_gets_blobs_however_the_datasource_stores_them(store, settings, rule):
+    emission = run_one(stream_with(stored(store, "one")), graph_of(s=f"hydration: {rule}"), settings)
+
+    assert emission.stream.document.search_metadata.body == "one"
+    assert contents(emission.stream.document) == ["storage_ref"]
 
 
 def test_a_chain_of_parsers_fetches_a_blob_once_if_it_may(store, settings):
