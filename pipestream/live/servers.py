@@ -11,7 +11,7 @@ from pipestream.settings import Settings
 _COMMANDS: dict[str, tuple[str, ...]] = {
     "engine": ("engine", "serve", "--metrics-port", "{port}"),
     "repository": ("repository", "serve", "--http", "{host}:{port}"),
-    "sidecar": ("sidecar", "--telemetry-port", "{port}"),
+    "sidecar": ("sidecar", "run", "--telemetry-port", "{port}"),
 }
 """The arguments of ``pipestream`` that start each server, with the place of its telemetry."""
 

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from urllib.parse import urlsplit
 
 import pytest
+import typer
 
+from pipestream.cli.main import app
 from pipestream.errors import SettingsInvalid
 from pipestream.live.servers import server_command, server_url
 from pipestream.live.tail import MOST_LINES, LogTail
@@ -132,6 +136,17 @@ def test_the_engine_is_started_with_the_port_of_its_telemetry():
 
     assert server_url("engine", settings) == "http://127.0.0.1:1234"
     assert server_command("engine", settings)[-4:] == ["engine", "serve", "--metrics-port", "1234"]
+
+
+@pytest.mark.parametrize("server", ["engine", "repository", "sidecar"])
+def test_the_command_of_a_server_has_options_that_exist(server):
+    *program, group, name, option, place = server_command(server, load_settings())
+
+    command = typer.main.get_command(app).commands[group].commands[name]
+
+    assert program == [sys.executable, "-m", "pipestream.cli.main"]
+    assert option in {each for parameter in command.params for each in parameter.opts}
+    assert urlsplit(server_url(server, load_settings())).netloc.endswith(place)
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:9465", "http://engine", "ftp://engine:1"])
