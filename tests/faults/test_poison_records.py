@@ -112,6 +112,26 @@ def test_in_a_runtime_a_crash_costs_one_document_and_the_same_run_drains_the_oth
     assert marks_of(pipeline) == []
 
 
+@pytest.mark.slow  # what it adds to the test before is the fork of a Spark worker
+@pytest.mark.spark
+def test_in_a_runtime_of_a_spark_worker_a_crash_costs_one_document(
+    make_pipeline, topic, unique, stack, spark_master, tmp_path, check, fill, documents
+):
+    pipeline = make_pipeline((HEALTHY, OWN_PROCESS))
+    documents[documents.index("0-13")] = "0-deadly"
+    fill(pipeline, documents)
+    config = tmp_path / "spark.toml"
+    write_settings(config, pipeline.settings)
+    environment = {**stack.environment(), "PIPESTREAM_CONFIG": str(config)}
+
+    done = submit_drain(pipeline, topic, "run-1", environment, master=spark_master)
+
+    assert done.exit_code == 0, done.log
+    assert (done.outcome["status"], done.outcome["dead_letters"]) == ("drained", 1)
+    check("poison: document ends the runtime of a Spark worker", pipeline, documents)
+    assert pipeline.doc_ids(f"dlq.intake.{unique}") == {"0-deadly": 1}
+
+
 @pytest.mark.spark
 def test_a_document_that_ends_its_process_becomes_a_dead_letter_and_the_run_goes_through(
     make_pipeline, topic, unique, stack, spark_master, tmp_path, check, fill, documents
