@@ -9,6 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from pipestream.documents.references import blob_key
+from pipestream.documents.repository import Repository
 from pipestream.drain.range_task import RangeFailed
 from pipestream.objects.store import open_store
 from pipestream.wire import PipeDoc, PipeStream
@@ -61,11 +62,11 @@ def module():
 
 @pytest.fixture
 def make_pipeline(settings, unique, tmp_path):
-    def make(spec, **changes):
+    def make(spec, datasource="", **changes):
         file = tmp_path / "graph.yaml"
         file.write_text(
             f"graph: {unique}\ncluster: {unique}\n"
-            f"datasources: [{{id: {unique}, account: acme, entry: call, partitions: 1}}]\n"
+            f"datasources: [{{{datasource}id: {unique}, account: acme, entry: call, partitions: 1}}]\n"
             f'nodes: [{{id: call, module: "{spec}"}}]\n'
         )
         made = {"chunk_records": 10, "module_breaker_pause_s": 0.05, "failing_minimum": 1_000}
@@ -172,3 +173,25 @@ def stream_with(doc_id, key):
     stream.document.blob_bag.blob.blob_id = "scan"
     stream.document.blob_bag.blob.storage_ref.object_key = key
     return stream
+
+
+def test_a_large_blob_of_an_upload_is_stored_by_itself_and_its_parser_gets_it(make_pipeline, topic, unique):
+    seen = []
+
+    def parse(request, context):
+        seen.append(request.document.blob_bag.blob.data)
+        return GrpcModuleServer.answer(request.document)
+
+    with GrpcModuleServer(parse, capabilities=[1]) as server:
+        pipeline = make_pipeline(server.spec, datasource="hydration: {max_inline_blob_size_bytes: 10}, ")
+        document = PipeDoc(doc_id="d1")
+        document.blob_bag.blob.data = b"more than ten bytes"
+        with Repository(pipeline.settings) as repository:
+            upload = repository.upload(document, pipeline.graph.datasources[0])
+        pipeline.drain(topic, "run-1")
+        (found,) = pipeline.read(f"pipestream.{unique}.happy-end")
+        with open_store(pipeline.settings.store_uri, pipeline.settings) as store:
+            objects = [store.get(upload.object_key), store.get(f"streams/acme/{found.stream.stream_id}/call.pb")]
+
+    assert seen == [b"more than ten bytes"]
+    assert all(b"more than ten bytes" not in each for each in objects)
