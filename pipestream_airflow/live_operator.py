@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from pipestream.errors import TerminalError
 from pipestream.live.owner import GuardGone, OwnedServer, is_guarded, own_server, stop_abandoned
-from pipestream.live.servers import server_command, server_url
+from pipestream.live.servers import server_command, server_environment, server_url
 from pipestream.live.spec import Place, ServerSpec
 from pipestream.live.watch import look_at
 from pipestream.settings import load_settings
@@ -134,7 +134,7 @@ class LiveServerOperator(BaseOperator):
         spec = ServerSpec(
             self.server,
             tuple(self.command or ()),
-            {**self.environment, **lease_settings(self.consul_conn_id)[1]},
+            {**server_environment(self.server), **self.environment, **lease_settings(self.consul_conn_id)[1]},
         )
         place = Place(load_settings().live_folder)
         try:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import shutil
 import sys
+from pathlib import Path
 from urllib.parse import urlsplit
 
-from pipestream.errors import SettingsInvalid
+from pipestream.errors import ExtraMissing, SettingsInvalid
 from pipestream.settings import Settings
+
+# By name, not imported: the product itself stays free of Spark.
+_STREAM_JOB = "pipestream_spark.stream"
 
 _COMMANDS: dict[str, tuple[str, ...]] = {
     "engine": ("engine", "serve", "--metrics-port", "{port}"),
@@ -33,9 +40,29 @@ def server_command(server: str, settings: Settings) -> list[str]:
     """Return the command that starts a server, with the telemetry at the port that ``server_url`` names.
 
     :raises SettingsInvalid: as for ``server_url``.
+    :raises ExtraMissing: Spark is not installed, and the server needs it.
     """
     parts = urlsplit(server_url(server, settings))
-    if server not in _COMMANDS:
-        raise SettingsInvalid(f"Airflow cannot start a {server} yet; run it elsewhere and use `external`")
+    if server == "stream":
+        return [*_submit(settings), "--telemetry-port", str(parts.port)]
     arguments = [each.format(host=parts.hostname, port=parts.port) for each in _COMMANDS[server]]
     return [sys.executable, "-m", "pipestream.cli.main", *arguments]
+
+
+def server_environment(server: str) -> dict[str, str]:
+    """Return the variables that a server needs in addition to those of this process."""
+    if server != "stream":
+        return {}
+    # Without them Spark uses the first python3 on the PATH.
+    names = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+    return {name: os.environ.get(name, sys.executable) for name in names}
+
+
+def _submit(settings: Settings) -> list[str]:
+    """Return the command that submits the streaming drain to Spark, whose driver runs in the server's own process."""
+    job = importlib.util.find_spec(_STREAM_JOB) if importlib.util.find_spec("pyspark") else None
+    beside = Path(sys.executable).parent / "spark-submit"
+    program = shutil.which("spark-submit") or (str(beside) if beside.is_file() else None)
+    if job is None or job.origin is None or program is None:
+        raise ExtraMissing("spark", "pyspark")
+    return [program, "--master", settings.spark_master, "--deploy-mode", "client", job.origin]

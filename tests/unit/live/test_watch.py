@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,7 +13,7 @@ import typer
 
 from pipestream.cli.main import app
 from pipestream.errors import SettingsInvalid
-from pipestream.live.servers import server_command, server_url
+from pipestream.live.servers import server_command, server_environment, server_url
 from pipestream.live.tail import MOST_LINES, LogTail
 from pipestream.live.watch import Sighting, look_at
 from pipestream.settings import load_settings
@@ -147,6 +148,16 @@ def test_the_command_of_a_server_has_options_that_exist(server):
     assert program == [sys.executable, "-m", "pipestream.cli.main"]
     assert option in {each for parameter in command.params for each in parameter.opts}
     assert urlsplit(server_url(server, load_settings())).netloc.endswith(place)
+
+
+def test_the_streaming_drain_is_submitted_to_the_spark_of_the_settings():
+    program, *arguments = server_command("stream", load_settings(spark_master="spark://somewhere:7077"))
+
+    assert Path(program).name == "spark-submit"
+    assert arguments[:4] == ["--master", "spark://somewhere:7077", "--deploy-mode", "client"]
+    assert Path(arguments[4]).parts[-2:] == ("pipestream_spark", "stream.py")
+    assert arguments[5:] == ["--telemetry-port", "9472"]
+    assert server_environment("stream")["PYSPARK_PYTHON"] == sys.executable
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:9465", "http://engine", "ftp://engine:1"])
