@@ -26,11 +26,13 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - SlotStopped             a slot of the engine stopped, or another process has it (record)
     - TasksFailed             Spark gave up on the tasks of a run, or they were cancelled
     - PlannedTwice            another process planned the same action first [dead_letters.decisions]
+    - GuardGone               the guard of a server does not answer [live.owner]
   - TerminalError             a retry of the same work cannot succeed
     - SettingsInvalid         a setting has a value that cannot be used
     - ExtraMissing            a part is used whose libraries are not installed
     - RequestInvalid          a command or a call asks for something impossible
       - BackfillInvalid       a backfill asks for something impossible [drain.backfill]
+      - NodeProblems          a stream cannot be processed at its node [engine_server.nodes]
     - HttpRefusal             a request over HTTP cannot be served [repository_server.answers]
     - DatasourceUnknown       no applied graph has the datasource
     - PluginBroken            a plugin cannot be imported, or fails
