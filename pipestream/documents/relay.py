@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pipestream import faults
-from pipestream.errors import BrokerUnavailable, Overtaken, PipestreamError
+from pipestream.errors import BrokerUnavailable, Overtaken
 from pipestream.kafka.compacted import CompactedTopic
 from pipestream.kafka.records import OutputRecord
 from pipestream.kafka.writer import TransactionalWriter
@@ -174,7 +174,7 @@ class Relay:
         assert self._lane is not None
         try:
             yield self._lane
-        except PipestreamError:
+        except BaseException:
             self._leave()
             raise
 

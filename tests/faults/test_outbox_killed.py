@@ -75,7 +75,7 @@ def test_uploads_to_a_repository_that_is_killed_are_published_exactly_once(
     folders = (tmp_path / str(number) for number in count())
     for number, point in enumerate(points):
         with RepositoryProcess(pipeline, next(folders), f"{point}=kill@{1 + number % 3}") as server:
-            uploads.address = server.http
+            uploads.address = server.http or uploads.address
             if number == 0:
                 uploads.start()
             wait_until(lambda server=server: not server.is_running() or uploads.is_over())
