@@ -28,11 +28,16 @@ def server_url(server: str, settings: Settings) -> str:
 
     :raises SettingsInvalid: the setting is not an address.
     """
-    name = f"live_{server}_url"
-    url = str(getattr(settings, name)).rstrip("/")
+    urls = {
+        "engine": settings.live_engine_url,
+        "repository": settings.live_repository_url,
+        "sidecar": settings.live_sidecar_url,
+        "stream": settings.live_stream_url,
+    }
+    url = urls[server].rstrip("/")
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port is None:
-        raise SettingsInvalid(f"{name} must be http://HOST:PORT, not {url!r}")
+        raise SettingsInvalid(f"live_{server}_url must be http://HOST:PORT, not {url!r}")
     return url
 
 

@@ -14,7 +14,7 @@ def result(tmp_path, monkeypatch) -> DemoResult:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / ".pipestream" / "demo"
     summary = Summary(1, 1, 1, 0, 0, 0, ())
-    return DemoResult(summary, (), (), 61.4, folder, folder / "stack.toml", folder / "logs")
+    return DemoResult(summary, (), (), (), 61.4, folder, folder / "stack.toml", folder / "logs")
 
 
 def test_a_path_below_the_current_folder_is_short(tmp_path, monkeypatch):
