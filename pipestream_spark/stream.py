@@ -19,18 +19,20 @@ from functools import partial
 
 from pipestream.deployment.versions import GraphVersions
 from pipestream.drain.caller import watch_caller
-from pipestream.errors import PipestreamError
+from pipestream.errors import PipestreamError, SettingsInvalid
 from pipestream.ids import new_run_id
 from pipestream.kafka.broker import Broker
 from pipestream.leases import LeaseKeeper, LeaseStore, open_lease_store
 from pipestream.leases.names import leased_lane, name_holder
 from pipestream.settings import Settings, load_settings
 from pipestream.stream.executors import RunnerExecutor
+from pipestream.stream.health import health_of
 from pipestream.stream.recorder import Recorder
 from pipestream.stream.shares import SlotKey
 from pipestream.stream.topic_stream import TopicStream
 from pipestream.stream.wanted import ActiveGraphs, StreamSpec, find_wanted
 from pipestream.stream.worker import StreamWorker
+from pipestream.telemetry.endpoint import TelemetryEndpoint
 from pipestream_spark.runner import SparkRunner
 from pipestream_spark.warm_session import SparkGone, WarmSession
 
@@ -46,32 +48,48 @@ def main() -> int:
     if arguments.caller:
         watch_caller(arguments.caller, stop.set)
     try:
-        return run_streams(load_settings(), stop, graphs=arguments.graph, max_leases=arguments.max_leases)
+        settings = load_settings()
+        return run_streams(
+            settings,
+            stop,
+            graphs=arguments.graph,
+            max_leases=arguments.max_leases,
+            telemetry_port=arguments.telemetry_port,
+        )
     except PipestreamError as error:
         log.error("%s", error)
         return 1 if error.transient else 2
 
 
 def run_streams(
-    settings: Settings, stop: threading.Event, *, graphs: list[str] | None = None, max_leases: int | None = None
+    settings: Settings,
+    stop: threading.Event,
+    *,
+    graphs: list[str] | None = None,
+    max_leases: int | None = None,
+    telemetry_port: int = 0,
 ) -> int:
     """Drain until asked to stop, and return the exit code.
 
     :param graphs: only the topics of these graphs, by id; of all applied graphs, unless given.
     :param max_leases: how many slots to hold at most; the setting ``sidecar_max_leases`` unless given.
+    :param telemetry_port: where to answer ``/metrics`` and ``/health``; 0 takes a free port.
     """
     run_id = new_run_id("stream")
     with (
-        closing(WarmSession("pipestream stream")) as session,
+        closing(WarmSession("pipestream stream", settings.spark_master)) as session,
         closing(open_lease_store(settings)) as leases,
         closing(GraphVersions(settings)) as versions,
         Recorder(settings) as recorder,
     ):
         session.find()  # now, and not when the first document waits
         streams = SparkStreams(settings, leases, ActiveGraphs(versions), recorder, session, run_id, graphs, stop)
-        StreamWorker(
+        worker = StreamWorker(
             settings, leases, streams.find_wanted, streams.open, name=name_holder(run_id), max_leases=max_leases
-        ).run(stop)
+        )
+        with _telemetry(settings, telemetry_port, worker, stop) as telemetry:
+            log.info("/metrics and /health at %s", telemetry.address)
+            worker.run(stop)
     return 1 if streams.is_spark_gone else 0
 
 
@@ -130,10 +148,19 @@ class SparkStreams:
         )
 
 
+def _telemetry(settings: Settings, port: int, worker: StreamWorker, stop: threading.Event) -> TelemetryEndpoint:
+    try:
+        return TelemetryEndpoint(settings.telemetry_host, port, lambda: health_of(worker, stop))
+    except OSError as error:
+        where = f"{settings.telemetry_host}:{port}"
+        raise SettingsInvalid(f"cannot answer /metrics and /health on {where}: {error.strerror}") from error
+
+
 def _parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Drain the topics in streaming mode over Spark, until it is stopped.")
     parser.add_argument("--graph", action="append", metavar="ID", help="only topics of this graph; may be repeated")
     parser.add_argument("--max-leases", type=int, help="most slots to hold (default: the setting sidecar_max_leases)")
+    parser.add_argument("--telemetry-port", type=int, default=0, help="of /metrics and /health; 0 takes a free one")
     parser.add_argument("--caller", metavar="HOST:PID", help="end when this process of this machine is gone")
     return parser.parse_args(arguments)
 

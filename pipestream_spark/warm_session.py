@@ -16,6 +16,9 @@ from pipestream_spark.runner import drain_session
 log = logging.getLogger(__name__)
 
 
+_IS_SUBMITTED = "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 class SparkGone(TerminalError):
     """The Spark that submitted this process has ended, and cannot be started again from here."""
 
@@ -23,8 +26,12 @@ class SparkGone(TerminalError):
 class WarmSession:
     """Opens a session when it is first asked for, and another one when that has died. Safe to share between threads."""
 
-    def __init__(self, app_name: str) -> None:
+    def __init__(self, app_name: str, master: str = "") -> None:
+        """
+        :param master: the Spark to use where this process was not started by spark-submit, which names it itself.
+        """
         self._app_name = app_name
+        self._master = "" if _IS_SUBMITTED else master
         self._guard = threading.Lock()
         self._session: SparkSession | None = None
 
@@ -40,8 +47,10 @@ class WarmSession:
                 self._session = None
             if self._session is None:
                 # The Python workers of a stream are used again and again; a new one has everything imported.
-                daemon = {"spark.python.daemon.module": "pipestream_spark.daemon"}
-                self._session = drain_session(self._app_name, daemon)
+                options = {"spark.python.daemon.module": "pipestream_spark.daemon"}
+                if self._master:
+                    options["spark.master"] = self._master
+                self._session = drain_session(self._app_name, options)
             return self._session
 
     def close(self) -> None:
@@ -67,7 +76,7 @@ def _forget(session: SparkSession) -> None:
         log.info("the dead session cannot be stopped: %s", error)
     if _has_jvm():
         return
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
+    if _IS_SUBMITTED:
         raise SparkGone("the Spark that started this process with spark-submit is gone; start the job again")
     # PySpark keeps a JVM for the life of the process, and has no other way to give up one that is gone.
     SparkContext._active_spark_context = None

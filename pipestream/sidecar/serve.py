@@ -6,11 +6,9 @@ import asyncio
 import logging
 import signal
 import threading
-from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import Any
 
 from pipestream.deployment.versions import GraphVersions
 from pipestream.errors import SettingsInvalid
@@ -25,10 +23,11 @@ from pipestream.rpc.server import RpcServer, run_loop, server_options
 from pipestream.settings import Settings
 from pipestream.sidecar.management import SERVICE, ManagementService
 from pipestream.sidecar.streams import SidecarStreams
+from pipestream.stream.health import health_of
 from pipestream.stream.recorder import Recorder
 from pipestream.stream.wanted import ActiveGraphs
 from pipestream.stream.worker import StreamWorker
-from pipestream.telemetry.endpoint import Health, TelemetryEndpoint
+from pipestream.telemetry.endpoint import TelemetryEndpoint
 
 log = logging.getLogger(__name__)
 
@@ -114,22 +113,10 @@ def _telemetry(
     settings: Settings, options: SidecarOptions, worker: StreamWorker, stop: threading.Event
 ) -> TelemetryEndpoint:
     try:
-        return TelemetryEndpoint(settings.telemetry_host, options.telemetry_port, lambda: _health(worker, stop))
+        return TelemetryEndpoint(settings.telemetry_host, options.telemetry_port, lambda: health_of(worker, stop))
     except OSError as error:
         where = f"{settings.telemetry_host}:{options.telemetry_port}"
         raise SettingsInvalid(f"cannot answer /metrics and /health on {where}: {error.strerror}") from error
-
-
-def _health(worker: StreamWorker, stop: threading.Event) -> Health:
-    """Tell how the sidecar is. It serves while its rounds succeed, even if a topic of it fails."""
-    statuses = worker.statuses()
-    states = Counter(status.state.value for status in statuses)
-    details: dict[str, Any] = {"name": worker.name, "slots": dict(states), "max_leases": worker.max_leases}
-    if worker.last_error:
-        details["error"] = worker.last_error
-    if errors := {str(status.key): status.error for status in statuses if status.error}:
-        details["failing"] = errors
-    return Health(bool(worker.rounds) and not worker.last_error and not stop.is_set(), details)
 
 
 def _check_engine(engine: str) -> None:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import count
 
 import pytest
 
 from pipestream.drain.check import find_lag
+from pipestream.kafka.broker import Broker
 from pipestream.leases import TopicMode
+from pipestream.settings import CONFIG_VARIABLE
+from pipestream.stream.executors import RunnerExecutor
 from pipestream_testing.length import by_length
+from pipestream_testing.settings_file import write_settings
 from pipestream_testing.streams import QUICK, StreamThread, set_mode
 from pipestream_testing.waiting import wait_until
 
 pytestmark = pytest.mark.stack
 
 MOVES = by_length(3, 10)
+SPARK_MOVES = by_length(2, 10)
 
 
 @contextmanager
@@ -47,12 +53,14 @@ def drain_in_a_batch(pipeline, topic, number, drain_when_free):
     assert drain_when_free(pipeline, f"run-{number}").status == "drained"
 
 
-def stream_some(pipeline, topic, number):
+def stream_some(pipeline, topic, number, executor=None):
     """Stream until another fifty records are drained, then give the topic back."""
     before = sum(pipeline.group_offsets(topic).values())
     set_mode(pipeline.settings, topic, TopicMode.STREAMING)
-    with StreamThread(pipeline, topic, run_id=f"stream-{number}") as stream:
-        wait_until(lambda: sum(pipeline.group_offsets(topic).values()) > before + 50, "nothing was streamed")
+    with StreamThread(pipeline, topic, run_id=f"stream-{number}", executor=executor) as stream:
+        wait_until(
+            lambda: sum(pipeline.group_offsets(topic).values()) > before + 50, "nothing was streamed", timeout_s=400
+        )
         set_mode(pipeline.settings, topic, TopicMode.BATCH)
         assert "is in batch mode" in stream.join().reason
 
@@ -72,3 +80,30 @@ def test_a_topic_moved_between_batches_and_streams_under_load_loses_and_repeats_
     entries = pipeline.entries(topic)
     assert sum(entry.tally.records for entry in entries) == len(sent)
     assert {entry.run_id.partition("-")[0] for entry in entries} >= {"run", "stream"}
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_topic_moved_between_batches_spark_and_a_stream_of_this_process_loses_and_repeats_nothing(
+    make_pipeline, topic, check, drain_when_free, config_file, monkeypatch
+):
+    from pipestream_spark.runner import SparkRunner
+    from pipestream_spark.warm_session import WarmSession
+
+    pipeline = make_pipeline(chunk_records=20, **QUICK)
+    write_settings(config_file, pipeline.settings)
+    monkeypatch.setenv(CONFIG_VARIABLE, str(config_file))
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    sent = []
+    with closing(WarmSession("moved")) as session, under_load(pipeline, topic, sent):
+        session.find()
+        for number in range(SPARK_MOVES):
+            runner = SparkRunner("moved", session.find)
+            on_spark = RunnerExecutor(pipeline.settings, runner, runner.cancel, Broker(pipeline.settings))
+            drain_in_a_batch(pipeline, topic, number, drain_when_free)
+            stream_some(pipeline, topic, f"spark-{number}", on_spark)
+            stream_some(pipeline, topic, f"here-{number}")
+    drain_when_free(pipeline, "last")
+
+    check(f"moved between batch, Spark and stream {SPARK_MOVES} times under load", pipeline, sent)
+    assert sum(entry.tally.records for entry in pipeline.entries(topic)) == len(sent)

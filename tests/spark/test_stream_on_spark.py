@@ -28,7 +28,8 @@ def pipeline(settings, unique, tmp_path, graph_text):
     """The small graph, applied, with every topic in streaming mode."""
     file = tmp_path / f"{unique}.yaml"
     file.write_text(graph_text)
-    made = Pipeline(settings.model_copy(update={**QUICK, "reconcile_s": 0.5}), file)
+    quick = {**QUICK, "reconcile_s": 0.5, "spark_master": "local[2]"}
+    made = Pipeline(settings.model_copy(update=quick), file)
     apply_graph(made.graph, settings=made.settings)
     return made
 
