@@ -46,6 +46,8 @@ def setting_values(site: Site) -> dict[str, Any]:
         "store_uri": (site.folder / "objects" / "folder").as_uri(),
         "ledger_uri": (site.folder / "ledger").as_uri(),
         "live_folder": str(site.folder / "live"),
+        # As many as the stack's engine has workers, so that another engine of this stack fits to its topic.
+        "engine_slots": 1,
         "live_engine_url": Engine(site, {}).telemetry,
         "live_repository_url": Repository(site, {}).telemetry,
         "live_sidecar_url": Sidecar(site, {}).telemetry,
