@@ -216,10 +216,6 @@ def ask_committed(consumer: Consumer, wanted: Sequence[TopicPartition], timeout_
     :raises KafkaException: it is not known for one of them. That must not look like "never committed".
     """
 
-    if wanted:
-        # A client that does not know the topic yet waits up to a second before it reads from it.
-        consumer.list_topics(wanted[0].topic, timeout=timeout_s)
-
     def ask() -> list[TopicPartition]:
         found: list[TopicPartition] = consumer.committed(list(wanted), timeout=timeout_s)
         for partition in found:
