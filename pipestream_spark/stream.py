@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
 
+from pipestream.deployment.active import ActiveGraphs
 from pipestream.deployment.versions import GraphVersions
 from pipestream.drain.caller import watch_caller
 from pipestream.errors import PipestreamError, SettingsInvalid
@@ -30,7 +31,7 @@ from pipestream.stream.health import health_of
 from pipestream.stream.recorder import Recorder
 from pipestream.stream.shares import SlotKey
 from pipestream.stream.topic_stream import TopicStream
-from pipestream.stream.wanted import ActiveGraphs, StreamSpec, find_wanted
+from pipestream.stream.wanted import StreamSpec, find_wanted
 from pipestream.stream.worker import StreamWorker
 from pipestream.telemetry.endpoint import TelemetryEndpoint
 from pipestream_spark.runner import SparkRunner

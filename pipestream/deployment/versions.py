@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipestream.database import Connection, Database
 from pipestream.errors import TerminalError
-from pipestream.graph.proto import BuiltGraph, from_kept, graph_hash, restore, to_binary
+from pipestream.graph.proto import BuiltGraph, from_kept, graph_hash, to_binary
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -61,13 +61,6 @@ LEFT JOIN (
     WHERE graph_id = %s ORDER BY activation DESC LIMIT 1
 ) a ON a.version = v.version
 WHERE v.graph_id = %s ORDER BY v.version DESC
-"""
-
-
-_ACTIVE_GRAPHS = """
-SELECT v.graph_id, v.version, v.content FROM graph_versions v
-JOIN (SELECT DISTINCT ON (graph_id) graph_id, version FROM graph_activations ORDER BY graph_id, activation DESC) a
-USING (graph_id, version) ORDER BY v.graph_id
 """
 
 
@@ -152,13 +145,6 @@ class GraphVersions:
         """Return a number that grows whenever a version of any graph becomes the active one."""
         return int(self._rows("SELECT coalesce(max(activation), 0) FROM graph_activations", ())[0][0])
 
-    def active_graphs(self) -> dict[str, ActiveGraph]:
-        """Return the active version of every graph, by its id."""
-        return {
-            graph_id: ActiveGraph(version, restore(bytes(content)))
-            for graph_id, version, content in self._rows(_ACTIVE_GRAPHS, ())
-        }
-
     def active(self, graph_id: str) -> Graph | None:
         """Return the active version's graph, or None for a graph that was never applied."""
         rows = self._rows(
@@ -169,19 +155,29 @@ class GraphVersions:
         )
         return from_kept(bytes(rows[0][0]), source=f"graph {graph_id}") if rows else None
 
-    def active_hashes(self) -> dict[str, str]:
-        """Return the hash of every graph's active version: cheap enough to ask every few seconds."""
+    def active_versions(self) -> dict[str, tuple[int, str]]:
+        """Return number and hash of every graph's active version, by the graphs' ids in their order.
+
+        It is cheap enough to ask every few seconds.
+        """
         rows = self._rows(
-            "SELECT DISTINCT ON (a.graph_id) a.graph_id, v.hash FROM graph_activations a"
+            "SELECT DISTINCT ON (a.graph_id) a.graph_id, v.version, v.hash FROM graph_activations a"
             " JOIN graph_versions v USING (graph_id, version) ORDER BY a.graph_id, a.activation DESC",
             (),
         )
-        return dict(rows)
+        return {graph_id: (version, digest) for graph_id, version, digest in rows}
 
     def get(self, graph_id: str, version: int | str) -> Graph:
         """Return the graph of a version, given by number, or by hash or the start of one.
 
         :raises VersionMissing: there is none, or the start of the hash fits several.
+        """
+        return from_kept(self.content(graph_id, version), source=f"graph {graph_id}")
+
+    def content(self, graph_id: str, version: int | str) -> bytes:
+        """Return the message of a version, given as for ``get``.
+
+        :raises VersionMissing: as for ``get``.
         """
         column, value = ("version = %s", version) if isinstance(version, int) else ("starts_with(hash, %s)", version)
         rows = self._rows(
@@ -190,7 +186,7 @@ class GraphVersions:
         )
         if len(rows) != 1 or version == "":
             raise VersionMissing(graph_id, version)
-        return from_kept(bytes(rows[0][0]), source=f"graph {graph_id}")
+        return bytes(rows[0][0])
 
     def rollback(self, graph_id: str, version: int, *, applied_by: str) -> GraphVersion:
         """Make an older version the active one again.

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from pipestream.deployment.active import ActiveGraphs
 from pipestream.deployment.versions import ActiveGraph, GraphVersions
 from pipestream.engine_server.served import ServedGraph
 from pipestream.errors import PipestreamError
@@ -56,6 +57,7 @@ class LiveGraphs:
         self._own_address = own_address
         self._store = store
         self._versions = GraphVersions(settings)
+        self._active = ActiveGraphs(self._versions)
         self._task: asyncio.Task[None] | None = None
         self.directory = Directory()
         self.last_error = ""
@@ -84,11 +86,14 @@ class LiveGraphs:
             await asyncio.sleep(self._settings.engine_graph_poll_s)
             try:
                 await self._look()
-            except PipestreamError as error:
-                # The graphs that are known stay in use.
+            except Exception as error:
+                # The graphs that are known stay in use, and the next look may succeed.
                 if not self.last_error:
-                    log.warning("the active graphs cannot be read, so the known ones stay in use: %s", error)
-                self.last_error = str(error)
+                    trace = None if isinstance(error, PipestreamError) else error
+                    log.warning(
+                        "the active graphs cannot be read, so the known ones stay in use: %s", error, exc_info=trace
+                    )
+                self.last_error = str(error) or type(error).__name__
 
     async def _look(self) -> None:
         found = await asyncio.to_thread(self._read, self.directory)
@@ -107,13 +112,15 @@ class LiveGraphs:
         if activation == known.activation and known.graphs:
             return None
         graphs: dict[str, ServedGraph] = {}
-        for graph_id, active in self._versions.active_graphs().items():
+        for graph_id, active in self._active.read().items():
             served = known.graphs.get(graph_id)
             if served is None or (served.version, served.digest) != (active.version, active.built.digest):
                 served = self._open(active, served)
             if served is not None:
                 graphs[graph_id] = served
-        return Directory(graphs, activation)
+        for graph_id in self._active.unreadable.keys() & known.graphs.keys():
+            graphs[graph_id] = known.graphs[graph_id]  # as where a version cannot be opened
+        return Directory(dict(sorted(graphs.items())), activation)
 
     def _open(self, active: ActiveGraph, before: ServedGraph | None) -> ServedGraph | None:
         """Return the new version, or the one before it where the new one cannot be opened."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from contextlib import closing
 from typing import TYPE_CHECKING
 
+from pipestream.deployment.active import ActiveGraphs
 from pipestream.deployment.versions import GraphVersions
 from pipestream.errors import PipestreamError
 
@@ -26,11 +26,16 @@ class Datasources:
     """The datasources of the active versions of all graphs. Safe to use from several threads."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self._versions = GraphVersions(settings)
+        self._active = ActiveGraphs(self._versions)
         self._lock = threading.Lock()
-        self._versions: dict[str, tuple[str, Graph]] = {}
+        self._graphs: dict[str, Graph] = {}
         self._found: dict[str, Datasource] = {}
         self._read_at = float("-inf")
+
+    def close(self) -> None:
+        """Give back the connection."""
+        self._versions.close()
 
     def find(self, datasource_id: str) -> Datasource | None:
         """Return a datasource of an applied graph, as its active version has it, seconds after it was applied.
@@ -50,7 +55,7 @@ class Datasources:
     def has_graph(self, graph_id: str) -> bool:
         """Tell whether a graph of this id is applied."""
         self.find("")
-        return graph_id in self._versions
+        return graph_id in self._graphs
 
     def _refresh(self, age_s: float) -> None:
         with self._lock:
@@ -59,22 +64,19 @@ class Datasources:
             try:
                 self._read()
             except PipestreamError:
-                if not self._versions:
+                if not self._graphs:
                     raise
                 log.warning("the applied graphs cannot be read; the known ones are used", exc_info=True)
             self._read_at = time.monotonic()
 
     def _read(self) -> None:
-        with closing(GraphVersions(self._settings)) as versions:
-            active = versions.active_hashes()
-            kept = {graph_id: each for graph_id, each in self._versions.items() if active.get(graph_id) == each[0]}
-            for graph_id, digest in active.items():
-                if graph_id not in kept:
-                    kept[graph_id] = (digest, versions.get(graph_id, digest))
-        self._versions = kept
+        graphs = {graph_id: active.built.graph for graph_id, active in self._active.read().items()}
+        # Where the active version cannot be read, the datasources of the one before it stay in use.
+        kept = {graph_id: self._graphs[graph_id] for graph_id in self._active.unreadable if graph_id in self._graphs}
+        self._graphs = graphs | kept
         # Where several graphs have a datasource, the first one's counts, by the graphs' ids.
         self._found = {
             source.datasource_id: source
-            for graph_id in sorted(kept, reverse=True)
-            for source in kept[graph_id][1].datasources
+            for graph_id in sorted(self._graphs, reverse=True)
+            for source in self._graphs[graph_id].datasources
         }

@@ -46,6 +46,7 @@ class Desk:
         """Give back threads and connections."""
         self._threads.shutdown()
         self.uploads.close()
+        self.datasources.close()
         self.tables.close()
 
     async def run(self, work: Callable[..., Result], *arguments: Any) -> Result:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
+from pipestream.deployment.active import ActiveGraphs
 from pipestream.deployment.versions import GraphVersions
 from pipestream.errors import SettingsInvalid
 from pipestream.gen.ai.pipestream.engine.sidecar.v1.management_service_pb2_grpc import (
@@ -25,7 +26,6 @@ from pipestream.sidecar.management import SERVICE, ManagementService
 from pipestream.sidecar.streams import SidecarStreams
 from pipestream.stream.health import health_of
 from pipestream.stream.recorder import Recorder
-from pipestream.stream.wanted import ActiveGraphs
 from pipestream.stream.worker import StreamWorker
 from pipestream.telemetry.endpoint import TelemetryEndpoint
 

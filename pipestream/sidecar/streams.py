@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
+from pipestream.deployment.active import ActiveGraphs
 from pipestream.kafka.broker import Broker
 from pipestream.leases.keeper import LeaseKeeper
 from pipestream.leases.names import leased_lane
@@ -14,7 +15,7 @@ from pipestream.stream.executors import WarmExecutor
 from pipestream.stream.recorder import Recorder
 from pipestream.stream.shares import SlotKey
 from pipestream.stream.topic_stream import TopicStream
-from pipestream.stream.wanted import ActiveGraphs, StreamSpec, find_wanted
+from pipestream.stream.wanted import StreamSpec, find_wanted
 
 
 class SidecarStreams:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pipestream.deployment.versions import GraphVersions
+from pipestream.deployment.versions import ActiveGraph
 from pipestream.errors import PipestreamError
 from pipestream.graph.flow import topic_targets, why_not_drained
 from pipestream.graph.model import Graph
@@ -28,38 +28,8 @@ class StreamSpec:
     graph: Graph = field(compare=False, repr=False)
 
 
-class ActiveGraphs:
-    """The active version of every graph. A version is read once, and then kept while it is active."""
-
-    def __init__(self, versions: GraphVersions) -> None:
-        self._versions = versions
-        self._graphs: dict[str, tuple[str, Graph]] = {}
-
-    def read(self) -> Mapping[str, tuple[str, Graph]]:
-        """Return hash and graph of every active version, by the graph's id.
-
-        A version that cannot be read (it was applied by a newer release) is left out, and does not stop the others.
-        """
-        hashes = self._versions.active_hashes()
-        graphs = {graph_id: kept for graph_id, kept in self._graphs.items() if hashes.get(graph_id) == kept[0]}
-        for graph_id in sorted(hashes.keys() - graphs.keys()):
-            try:
-                graphs[graph_id] = hashes[graph_id], self._versions.get(graph_id, hashes[graph_id])
-            except PipestreamError as error:
-                if error.transient:
-                    raise
-                log.error("graph %s is not drained: its active version cannot be read: %s", graph_id, error)
-        self._graphs = graphs  # at once: streams read it from their threads
-        return graphs
-
-    def find(self, graph_id: str) -> Graph | None:
-        """Return a graph as it was last read; None if it has no active version any more. Asks no server."""
-        kept = self._graphs.get(graph_id)
-        return kept[1] if kept else None
-
-
 def find_wanted(
-    graphs: Mapping[str, tuple[str, Graph]],
+    graphs: Mapping[str, ActiveGraph],
     desired: Callable[[str], DesiredState],
     partitions: Mapping[str, int],
     *,
@@ -73,7 +43,8 @@ def find_wanted(
     :param has_leases: without leases nothing keeps modes and replicas, so every topic is drained, in one slot.
     """
     wanted: dict[SlotKey, StreamSpec] = {}
-    for graph_id, (digest, graph) in sorted(graphs.items()):
+    for graph_id, active in sorted(graphs.items()):
+        graph = active.built.graph
         for topic, node_id in topic_targets(graph).items():
             if why_not_drained(graph, topic):
                 continue
@@ -86,7 +57,7 @@ def find_wanted(
                 replicas = 1 if graph.node_by_id[node_id].is_ordered else state.replicas
             for slot in range(min(replicas, partitions.get(topic, 1))):
                 key = SlotKey(lease_name(topic, graph_id), slot)
-                wanted[key] = StreamSpec(topic, replicas, digest, graph)
+                wanted[key] = StreamSpec(topic, replicas, active.built.digest, graph)
     return wanted
 
 

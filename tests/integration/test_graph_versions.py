@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import psycopg
 import pytest
 from pydantic import SecretStr
 
+from pipestream.deployment.active import ActiveGraphs
 from pipestream.deployment.versions import GraphVersions, VersionMissing
+from pipestream.engine_server.graphs import LiveGraphs
 from pipestream.errors import DatabaseUnavailable
 from pipestream.graph.load import check_graph_text
 from pipestream.graph.proto import graph_hash
+from pipestream.objects.store import open_store as open_objects
+from pipestream.repository_server.datasources import Datasources
 
 pytestmark = pytest.mark.stack
 
@@ -151,3 +158,66 @@ def test_a_database_that_does_not_answer_is_transient(settings):
     with pytest.raises(DatabaseUnavailable) as caught:
         versions.active("sample")
     assert "secret" not in str(caught.value)
+
+
+SERVED = check_graph_text(
+    b"graph: served\ncluster: main\ndatasources: [{id: files, account: acme, entry: b}]\n"
+    b"nodes: [{id: b, type: connector}]\n",
+    "g.yaml",
+).require()
+
+
+def spoil(settings, graph_id):
+    """Make all versions of a graph what this release cannot read."""
+    with psycopg.connect(settings.postgres_dsn.get_secret_value()) as connection:
+        connection.execute("UPDATE graph_versions SET content = %s WHERE graph_id = %s", (b"\xff\xff", graph_id))
+
+
+def test_a_version_that_cannot_be_read_is_left_out_and_said_once(versions, settings, caplog):
+    versions.save(FIRST, applied_by="ann")
+    versions.save(SERVED, applied_by="ann")
+    spoil(settings, "sample")
+    active = ActiveGraphs(versions)
+
+    assert [active.read().keys() for _ in range(3)] == [{"served"}] * 3
+    assert active.unreadable == {"sample": 1}
+    assert active.find("served") == SERVED
+    assert [each.message.startswith("graph sample is left out") for each in caplog.records] == [True]
+
+
+def test_an_engine_and_a_repository_start_beside_a_version_that_they_cannot_read(versions, settings):
+    versions.save(FIRST, applied_by="ann")
+    versions.save(SERVED, applied_by="ann")
+    spoil(settings, "sample")
+
+    async def serve(store):
+        graphs = LiveGraphs(settings, "127.0.0.1:1", store)
+        await graphs.start()
+        await graphs.close()
+        return list(graphs.directory.graphs)
+
+    with open_objects(settings.store_uri, settings) as store:
+        assert asyncio.run(serve(store)) == ["served"]
+    with closing(Datasources(settings)) as datasources:
+        assert datasources.find("files") == SERVED.datasources[0]
+        assert not datasources.has_graph("sample")
+
+
+def test_an_engine_goes_on_looking_after_an_unexpected_error(versions, settings, monkeypatch):
+    settings = settings.model_copy(update={"engine_graph_poll_s": 0.05})
+
+    async def serve(store):
+        graphs = LiveGraphs(settings, "127.0.0.1:1", store)
+        await graphs.start()
+        with monkeypatch.context() as broken:
+            broken.setattr(GraphVersions, "latest_activation", lambda _: 1 // 0)
+            while not graphs.last_error:
+                await asyncio.sleep(0.01)
+        versions.save(SERVED, applied_by="ann")
+        while "served" not in graphs.directory.graphs:
+            await asyncio.sleep(0.01)
+        await graphs.close()
+        return graphs.last_error
+
+    with open_objects(settings.store_uri, settings) as store:
+        assert asyncio.run(asyncio.wait_for(serve(store), 60)) == ""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pipestream.deployment.versions import ActiveGraph
 from pipestream.errors import DesiredStateInvalid, LeaseStoreUnavailable
 from pipestream.graph.load import load_graph
+from pipestream.graph.proto import built
 from pipestream.leases import DesiredState
 from pipestream.leases.store import TopicMode
 from pipestream.stream.shares import SlotKey
@@ -31,7 +33,7 @@ STREAMING = DesiredState(mode=TopicMode.STREAMING)
 def graphs(tmp_path):
     file = tmp_path / "g.yaml"
     file.write_text(GRAPH)
-    return {"g": ("hash", load_graph(file))}
+    return {"g": ActiveGraph(1, built(load_graph(file)))}
 
 
 def slots(graphs, states, partitions=None, **options):
