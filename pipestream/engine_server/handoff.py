@@ -167,7 +167,7 @@ class Handoffs:
             message=f"stored as {key}; {topic} has the reference, and its drain starts the document",
             entry_node_id=source.entry_node_id,
         )
-        await self._desk.put({key: prepared.data})
+        await self._desk.put({**dict(prepared.blobs), key: prepared.data})
         return await self._desk.submit([record], keyed, response.SerializeToString())
 
 

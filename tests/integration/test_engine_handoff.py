@@ -198,6 +198,23 @@ def test_a_large_document_goes_through_the_object_store_and_the_intake_topic(liv
             )
 
 
+@pytest.mark.parametrize("hydration", ["{policy: always_ref}", "{max_inline_blob_size_bytes: 5}"])
+def test_the_blobs_of_a_document_that_is_stored_first_are_stored_too(live, unique, hydration):
+    live.apply(graph_text(unique, replace={"entry: first": f"entry: first, path: stored, hydration: {hydration}"}))
+    request = handoff(unique, "doc-1")
+    request.stream.document.blob_bag.blob.data = b"the bytes of a file"
+
+    answer = live.stub.IntakeHandoff(request, timeout=120)
+    (intake,) = read_topic(live.settings, f"intake.{unique}")
+    with open_store(live.settings.store_uri, live.settings) as store:
+        document = PipeDoc.FromString(store.get(intake.stream.document_ref.object_key))
+        blob = document.blob_bag.blob
+
+        assert answer.accepted
+        assert not blob.data
+        assert store.get(blob.storage_ref.object_key) == b"the bytes of a file"
+
+
 def test_a_datasource_can_ask_for_the_stored_path(live, unique, topic):
     live.apply(graph_text(unique, replace={"entry: first": "entry: first, path: stored"}))
 
