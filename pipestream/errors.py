@@ -33,6 +33,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - RequestInvalid          a command or a call asks for something impossible
       - BackfillInvalid       a backfill asks for something impossible [drain.backfill]
       - NodeProblems          a stream cannot be processed at its node [engine_server.nodes]
+    - NodeNotReady            an engine can process no stream at a node as it is now [engine_server.nodes]
     - HttpRefusal             a request over HTTP cannot be served [repository_server.answers]
     - DatasourceUnknown       no applied graph has the datasource
     - PluginBroken            a plugin cannot be imported, or fails

@@ -6,7 +6,6 @@ those of every drain. A document of a datasource is handed in by ``IntakeHandoff
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -15,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from pipestream.engine.engine_calls import EngineNotReady, call_when_ready, check_processed
 from pipestream.engine.process import Services
 from pipestream.engine.services import open_services
-from pipestream.errors import ModuleDown, ModuleFailed
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import IntakeHandoffRequest, ProcessNodeRequest
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import EngineV1ServiceStub
 from pipestream.graph.proto import BuiltGraph
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 PATH = "pipestream-path"
 """Request metadata of a handoff. Without ``direct``, an engine puts a large document on the intake topic, from which it
 has just come."""
-_PAUSE_S = 0.1
-_PAUSE_MAX_S = 2.0
 
 
 def open_handoff(
@@ -63,7 +60,7 @@ class EngineHandoff:
     """Hands streams to an engine. A crash repeats the last call with the same key, which the engine recognises.
 
     A call that the engine answers with a status of its own is for ``follow`` to repeat or to give up. An engine that
-    is not there is waited for here: no document is to blame for it.
+    is not there, or that cannot take any document of the node as it is, is waited for here: no document is to blame.
     """
 
     def __init__(
@@ -76,9 +73,9 @@ class EngineHandoff:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """
-        :param wait_s: how long an engine that is not there is waited for.
+        :param wait_s: how long an engine that is not there, or not ready, is waited for.
         """
-        self._target = target
+        self._name = f"engine {target}"
         self._is_intake = is_intake
         self._wait_s = wait_s
         self._sleep = sleep
@@ -88,22 +85,13 @@ class EngineHandoff:
     def process(self, stream: PipeStream, idempotency_key: str, timeout_s: float) -> None:
         """Return once the engine has taken the stream, and will not lose it.
 
-        :raises ModuleDown: it is not there, and did not come back in time.
+        :raises ModuleDown: it is not there, or not ready, and that did not change in time.
         :raises ModuleUnavailable: it is there, and the same call may succeed later.
         :raises ModuleFailed: it refuses the stream.
         """
-        deadline = time.monotonic() + self._wait_s
-        pause_s = _PAUSE_S
-        while True:
-            try:
-                return self._call(stream, idempotency_key, timeout_s)
-            except grpc.RpcError as error:
-                if error.code() is not grpc.StatusCode.UNAVAILABLE:
-                    raise error_of_status(error, f"engine {self._target}", timeout_s) from None
-                if time.monotonic() + pause_s > deadline:
-                    raise ModuleDown(f"engine {self._target}", error.details() or "", self._wait_s) from None
-            self._sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets
-            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+        call_when_ready(
+            lambda: self._call(stream, idempotency_key, timeout_s), self._name, self._wait_s, sleep=self._sleep
+        )
 
     def close(self) -> None:
         """Give the connection back."""
@@ -114,10 +102,15 @@ class EngineHandoff:
         sent.CopyFrom(stream)
         # A trace that this process began is another one at a repeat, and the same key must have the same content.
         sent.metadata.ClearField("trace_id")
-        if self._is_intake:
-            self._hand_in(sent, key, timeout_s)
-        else:
-            self._process_node(sent, key, timeout_s)
+        try:
+            if self._is_intake:
+                self._hand_in(sent, key, timeout_s)
+            else:
+                self._process_node(sent, key, timeout_s)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                raise EngineNotReady(error.details() or "") from None
+            raise error_of_status(error, self._name, timeout_s) from None
 
     def _hand_in(self, stream: PipeStream, key: str, timeout_s: float) -> None:
         request = IntakeHandoffRequest(
@@ -132,10 +125,10 @@ class EngineHandoff:
         metadata = [(IDEMPOTENCY_KEY, key), (PATH, "direct")]
         answer = self._stub.IntakeHandoff(request, timeout=timeout_s, metadata=metadata)
         if not answer.accepted:
-            raise ModuleFailed(f"engine {self._target} did not accept it: {answer.message}")
+            # What is wrong with a document is a status. This answer speaks of the graphs that the engine serves.
+            raise EngineNotReady(f"it does not accept documents: {answer.message}")
 
     def _process_node(self, stream: PipeStream, key: str, timeout_s: float) -> None:
         request = ProcessNodeRequest(stream=stream)
         answer = self._stub.ProcessNode(request, timeout=timeout_s, metadata=[(IDEMPOTENCY_KEY, key)])
-        if not answer.success:
-            raise ModuleFailed(f"engine {self._target}: {answer.error_message}", log_entries=list(answer.log_entries))
+        check_processed(answer, self._name)

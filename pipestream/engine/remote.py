@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from pipestream.documents.references import stream_key
+from pipestream.engine.engine_calls import call_when_ready, check_processed
 from pipestream.errors import ModuleFailed, ModuleUnavailable
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import ProcessNodeRequest
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import EngineV1ServiceStub
@@ -30,9 +31,13 @@ class RemoteEngine:
     """Calls ``EngineV1Service.ProcessNode`` at ``target``. A crash may repeat a call; its key tells repeats."""
 
     def __init__(self, target: str, security: ChannelSecurity = PLAIN_TEXT, settings: Settings | None = None) -> None:
-        """:param settings: where a document goes that is too large for a message; without them it is sent as it is."""
-        self._target = target
+        """
+        :param settings: where a document goes that is too large for a message, and how long an engine that is not ready
+            is waited for. Without them a document is sent as it is, and no engine is waited for.
+        """
+        self._name = f"engine {target}"
         self._settings = settings
+        self._wait_s = settings.module_wait_s if settings else 0.0
         self._channel = open_channel(target, security)
         self._stub: Any = EngineV1ServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
@@ -40,22 +45,23 @@ class RemoteEngine:
         """Return once the engine has taken the stream.
 
         :raises ModuleUnavailable: it could not be reached, or took too long.
+        :raises ModuleDown: it cannot process any stream at the node, and that did not change in time.
         :raises ModuleFailed: it answered with an error.
         """
-        metadata = [(IDEMPOTENCY_KEY, idempotency_key)]
         request = ProcessNodeRequest(stream=self._sendable(stream))
+        call_when_ready(lambda: self._call(request, idempotency_key, timeout_s), self._name, self._wait_s)
+
+    def _call(self, request: ProcessNodeRequest, idempotency_key: str, timeout_s: float) -> None:
+        metadata = [(IDEMPOTENCY_KEY, idempotency_key)]
         try:
             response = self._stub.ProcessNode(request, timeout=timeout_s, metadata=metadata)
         except grpc.RpcError as error:
             code = error.code()
-            message = f"engine {self._target}: {code.name}: {(error.details() or '')[:500]}"
+            message = f"{self._name}: {code.name}: {(error.details() or '')[:500]}"
             if code in TRANSIENT_CODES:
                 raise ModuleUnavailable(message) from None
             raise ModuleFailed(message, error_type=code.name) from None
-        if not response.success:
-            raise ModuleFailed(
-                f"engine {self._target}: {response.error_message}", log_entries=list(response.log_entries)
-            )
+        check_processed(response, self._name)
 
     def _sendable(self, stream: PipeStream) -> PipeStream:
         """Return the stream as it is sent: a document too large for a message is stored, and a reference is sent.

@@ -39,11 +39,14 @@ def open_services(
 
     :param node_ids: for a drain, the node of its topic and those fused with it; for an engine, all that it serves.
     :param store: where parsers' blobs are; the one of the settings unless given, opened when it is first needed.
-    :param module_wait_s: how long calls of a gRPC module that is down are held back; as the setting says unless given.
+    :param module_wait_s: how long calls of a gRPC module that is down, or of an engine that is not ready, are held
+        back; as the setting says unless given.
     :param open_engine: opens the transport to a node's engine; the one that its address names unless given.
     :raises GraphInvalid: a module or a transport cannot be found.
     """
     nodes = [version.graph.node_by_id[node_id] for node_id in node_ids]
+    if module_wait_s is not None:
+        settings = settings.model_copy(update={"module_wait_s": module_wait_s})
     context = PluginContext(settings)
     gateway = settings.gateway_url
     setup_tracing(settings, "pipestream")
@@ -68,7 +71,7 @@ def open_services(
             graph_hash=version.digest,
             meter=meter,
             blobs=BlobSource(fetch_many, lambda: meter.timed("hydrate")),
-            module_wait_s=settings.module_wait_s if module_wait_s is None else module_wait_s,
+            module_wait_s=settings.module_wait_s,
             progress=stack.enter_context(closing(GatewayProgress(gateway))) if gateway else None,
         )
 

@@ -14,7 +14,7 @@ from pipestream.engine_server.calls import Caller
 from pipestream.engine_server.desk import Desk, Job, Keyed
 from pipestream.engine_server.graphs import LiveGraphs
 from pipestream.engine_server.served import LocalGraph, ServedGraph
-from pipestream.errors import RequestInvalid
+from pipestream.errors import RequestInvalid, TerminalError
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import ProcessNodeRequest, ProcessNodeResponse
 from pipestream.graph.flow import why_inactive
 from pipestream.kafka.records import InputRecord
@@ -29,6 +29,17 @@ _MESSAGE_LIMIT = 1_000
 
 class NodeProblems(RequestInvalid):
     """A stream cannot be processed at its node; ``problems`` has every reason."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(problems))
+
+
+class NodeNotReady(TerminalError):
+    """No stream can be processed at a node until the graph or this engine is changed; its code is INVALID_STATE.
+
+    The stream is as it should be, so whoever sent it may wait and send it again.
+    """
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
@@ -75,7 +86,7 @@ class NodeCalls:
         A document that fails goes to the error-end or to the dead letters, as in a drain: that is a success of the
         call, because the engine has taken care of it. The caller must not do it again.
 
-        :raises NodeProblems: nothing was done; all that is wrong is listed.
+        :raises NodeProblems, NodeNotReady: nothing was done; all that is wrong is listed.
         :raises NotOwner: another process accepts this key.
         """
         served = self._find(request)
@@ -85,7 +96,7 @@ class NodeCalls:
         local = served.local_to(node.engine) if node.engine else served.own
         way = local.ways[node.node_id]
         if way.problems:
-            raise NodeProblems([f"graph {served.graph.graph_id}: {problem}" for problem in way.problems])
+            raise NodeNotReady([f"graph {served.graph.graph_id}: {problem}" for problem in way.problems])
         keyed = self._desk.keyed(f"node/{caller.key}" if caller.key else "", _identity(request.stream))
         answer = keyed.find()
         if answer is not None:
@@ -95,7 +106,7 @@ class NodeCalls:
 
     def _find(self, request: ProcessNodeRequest) -> ServedGraph:
         stream = request.stream
-        problems = []
+        problems, of_engine = [], []
         if not request.HasField("stream"):
             raise NodeProblems(["the request has no stream"])
         if request.HasField("node_override"):
@@ -112,14 +123,16 @@ class NodeCalls:
         if stream.current_node_id and not found:
             where = f"graph {graph_id[:100]!r}" if graph_id else "no applied graph"
             has = "has no node" if graph_id else "has a node"
-            problems.append(f"{where} {has} {stream.current_node_id[:100]!r}")
+            of_engine.append(f"{where} {has} {stream.current_node_id[:100]!r}")
         elif len(found) > 1:
             names = ", ".join(served.graph.graph_id for served in found)
             problems.append(f"node {stream.current_node_id} is in graphs {names}; set metadata.graph_id")
         elif found and (reason := why_inactive(found[0].graph)):
-            problems.append(reason)
+            of_engine.append(reason)
         if problems:
-            raise NodeProblems(problems)
+            raise NodeProblems(problems + of_engine)
+        if of_engine:
+            raise NodeNotReady(of_engine)
         return found[0]
 
     async def _process(self, request: ProcessNodeRequest, caller: Caller, keyed: Keyed, local: LocalGraph) -> Processed:

@@ -16,7 +16,7 @@ from pipestream.engine_server.calls import Caller, read_caller
 from pipestream.engine_server.forward import Forwarder, relay
 from pipestream.engine_server.handoff import Answered, Handoffs
 from pipestream.engine_server.in_flight import in_order, side_by_side
-from pipestream.engine_server.nodes import NodeCalls, NodeProblems, Processed
+from pipestream.engine_server.nodes import NodeCalls, NodeNotReady, NodeProblems, Processed
 from pipestream.engine_server.overview import Overview
 from pipestream.errors import IdInvalid, NotOwner, PipestreamError, RecordInvalid
 from pipestream.gen.ai.pipestream.engine.v1 import engine_service_pb2 as pb
@@ -104,7 +104,7 @@ class EngineService(EngineV1ServiceServicer):
         except NotOwner as error:
             metadata = context.invocation_metadata() or ()
             return await self._forward(error, _PROCESS, request, pb.ProcessNodeResponse, metadata, caller, context)
-        except (NodeProblems, RecordInvalid, IdInvalid) as error:
+        except (NodeProblems, NodeNotReady, RecordInvalid, IdInvalid) as error:
             failed = pb.ProcessNodeResponse(success=False, error_message=coded_message(error))
             failed.completed_at.GetCurrentTime()
             return failed

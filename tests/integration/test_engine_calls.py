@@ -94,11 +94,22 @@ def test_what_cannot_be_processed_is_answered_with_all_problems(live, unique):
     no_stream = live.stub.ProcessNode(pb.ProcessNodeRequest(), timeout=120)
 
     assert not empty.success
+    assert empty.error_message.startswith("INVALID_ARGUMENT: ")
     for problem in ("neither a document", "no stream_id", "no account_id", "no applied graph has a node 'nowhere'"):
         assert problem in empty.error_message
     assert not overridden.success
     assert "node_override" in overridden.error_message
     assert not no_stream.success
+
+
+def test_a_stream_whose_node_is_not_served_is_told_from_one_that_is_wrong(live, unique):
+    live.apply(graph_text(unique))
+    right = {"stream_id": unique, "metadata": {"account_id": "acme"}, "document": {"doc_id": "doc-1"}}
+
+    answer = live.stub.ProcessNode(pb.ProcessNodeRequest(stream={**right, "current_node_id": "nowhere"}), timeout=120)
+
+    assert not answer.success
+    assert answer.error_message == "INVALID_STATE: no applied graph has a node 'nowhere'"
 
 
 def test_an_unregistered_module_and_a_missing_edge_target_are_both_named(live, unique):
@@ -116,6 +127,7 @@ def test_an_unregistered_module_and_a_missing_edge_target_are_both_named(live, u
     health = live.stub.GetHealth(pb.GetHealthRequest(), timeout=120)
 
     assert not answer.success
+    assert answer.error_message.startswith("INVALID_STATE: ")
     assert "cannot import nowhere.at_all" in answer.error_message
     assert "edge lost leads to gone" in answer.error_message
     assert not handed.accepted

@@ -1,0 +1,60 @@
+"""What all calls of another engine have in common: an engine that is not ready is waited for.
+
+An engine may answer and still not be able to take any stream of a node: it has not read the graph yet, the datasource
+is paused there, a module is not installed there. No document is to blame for that, so none fails because of it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pipestream.errors import ModuleDown, ModuleFailed
+
+if TYPE_CHECKING:
+    from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import ProcessNodeResponse
+
+_PAUSE_S = 0.1
+_PAUSE_MAX_S = 2.0
+# The code with which an engine's answer begins where its own state is the reason; see ``rpc/status.py``.
+_NOT_READY = "INVALID_STATE"
+
+
+class EngineNotReady(Exception):
+    """A call came to nothing because of the engine and not because of the stream; the same call may succeed later."""
+
+
+def call_when_ready(
+    call: Callable[[], None], engine: str, wait_s: float, sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Call an engine, again and again while it is not ready.
+
+    :param call: raises ``EngineNotReady`` while it is not.
+    :param engine: its name in the error.
+    :raises ModuleDown: it was not ready for ``wait_s``.
+    """
+    deadline = time.monotonic() + wait_s
+    pause_s = _PAUSE_S
+    while True:
+        try:
+            return call()
+        except EngineNotReady as error:
+            if time.monotonic() + pause_s > deadline:
+                raise ModuleDown(engine, str(error), wait_s) from None
+        sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets
+        pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+
+def check_processed(answer: ProcessNodeResponse, engine: str) -> None:
+    """Return if an engine has taken care of a stream.
+
+    :raises EngineNotReady: it can process no stream at the node at the moment.
+    :raises ModuleFailed: it refuses this stream.
+    """
+    if answer.success:
+        return
+    if answer.error_message.partition(":")[0] == _NOT_READY:
+        raise EngineNotReady(answer.error_message)
+    raise ModuleFailed(f"{engine}: {answer.error_message}", log_entries=list(answer.log_entries))

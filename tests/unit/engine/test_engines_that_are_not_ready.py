@@ -1,0 +1,100 @@
+"""An engine that answers but cannot take any document is waited for; only what is wrong with a document fails it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+
+from pipestream.engine.handoff import EngineHandoff
+from pipestream.engine.remote import RemoteEngine
+from pipestream.errors import ModuleDown, ModuleFailed
+from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import IntakeHandoffResponse, ProcessNodeResponse
+from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import (
+    EngineV1ServiceServicer,
+    add_EngineV1ServiceServicer_to_server,
+)
+from pipestream.settings import Settings
+from pipestream.wire import PipeStream
+
+NOT_THERE = ProcessNodeResponse(error_message="INVALID_STATE: graph 'g' has no node 'a'")
+NOT_ACCEPTED = IntakeHandoffResponse(message="no applied graph has the datasource 'files'")
+
+
+class ScriptedEngine(EngineV1ServiceServicer):
+    """Gives its answers in turn, the last one again and again; a status is aborted with."""
+
+    def __init__(self):
+        self.answers = []
+        self.taken = []
+
+    def IntakeHandoff(self, request, context):  # noqa: N802 - the protocol's name
+        return self._answer(request, context)
+
+    def ProcessNode(self, request, context):  # noqa: N802 - the protocol's name
+        return self._answer(request, context)
+
+    def _answer(self, request, context):
+        self.taken.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, grpc.StatusCode):
+            context.abort(answer, "not now")
+        return answer
+
+
+@pytest.fixture
+def engine():
+    engine = ScriptedEngine()
+    server = grpc.server(ThreadPoolExecutor(1))
+    add_EngineV1ServiceServicer_to_server(engine, server)
+    engine.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    yield engine
+    server.stop(None).wait()
+
+
+@pytest.fixture(params=["intake", "node", "remote"])
+def caller(request, engine):
+    """Whoever calls an engine, with what the engine answers while it is not ready, and when it has taken a stream."""
+    if request.param == "remote":
+        caller = RemoteEngine(engine.address, settings=Settings(module_wait_s=0.5))
+    else:
+        caller = EngineHandoff(engine.address, is_intake=request.param == "intake", wait_s=0.5)
+    is_intake = request.param == "intake"
+    caller.not_ready = NOT_ACCEPTED if is_intake else NOT_THERE
+    caller.taken = IntakeHandoffResponse(accepted=True) if is_intake else ProcessNodeResponse(success=True)
+    yield caller
+    caller.close()
+
+
+def stream():
+    return PipeStream(stream_id="s1", current_node_id="a", document={"doc_id": "d1"}, metadata={"account_id": "acme"})
+
+
+def test_an_engine_that_is_not_ready_is_asked_again_until_it_is(engine, caller):
+    engine.answers = [caller.not_ready, caller.not_ready, caller.taken]
+
+    caller.process(stream(), "key", 30)
+
+    assert len(engine.taken) == 3
+
+
+def test_an_engine_that_does_not_become_ready_blames_no_document(engine, caller):
+    engine.answers = [caller.not_ready]
+
+    with pytest.raises(ModuleDown, match=r"'files'|'a'"):
+        caller.process(stream(), "key", 30)
+
+    assert len(engine.taken) > 1
+
+
+def test_a_document_that_is_refused_fails_at_once(engine, caller):
+    is_intake = isinstance(caller.taken, IntakeHandoffResponse)
+    refused = ProcessNodeResponse(error_message="INVALID_ARGUMENT: the document has no id")
+    engine.answers = [grpc.StatusCode.INVALID_ARGUMENT if is_intake else refused]
+
+    with pytest.raises(ModuleFailed):
+        caller.process(stream(), "key", 30)
+
+    assert len(engine.taken) == 1
