@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import re
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import IO, TYPE_CHECKING
@@ -112,13 +112,26 @@ async def spool(request: Request, limit: int) -> ReceivedFile:
 
 def measure(content: IO[bytes]) -> tuple[int, str]:
     """Return the size and the SHA-256 of a file."""
-    content.seek(0)
     digest = hashlib.sha256()
     size_bytes = 0
-    while piece := content.read(_READ_BYTES):
+    for piece in _pieces(content):
         digest.update(piece)
         size_bytes += len(piece)
     return size_bytes, digest.hexdigest()
+
+
+def sign(content: IO[bytes], secret: str) -> str:
+    """Return the HMAC-SHA256 of a file, in hex."""
+    digest = hmac.new(secret.encode(), digestmod=hashlib.sha256)
+    for piece in _pieces(content):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _pieces(content: IO[bytes]) -> Iterator[bytes]:
+    content.seek(0)
+    while piece := content.read(_READ_BYTES):
+        yield piece
 
 
 def media_kind(content_type: str) -> str:

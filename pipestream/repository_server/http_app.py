@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,6 +25,7 @@ from pipestream.repository_server.bodies import (
     limited,
     measure,
     media_kind,
+    sign,
     spool,
 )
 from pipestream.repository_server.documents import make_document, make_webhook_document
@@ -145,6 +145,10 @@ class HttpDesk:
 
         if file.size_bytes == 0:
             raise HttpRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, "empty", "the body is empty")
+        return await self._run(work, file)
+
+    async def _run(self, work: Callable[[], Answer], file: ReceivedFile) -> Answer:
+        """Do work that reads a whole file into memory."""
         if file.size_bytes <= self._settings.repository_max_inline_bytes:
             return await self._desk.run(work)
         async with self._large:
@@ -161,18 +165,19 @@ class HttpDesk:
         if kind != "application/json" and not kind.endswith("+json"):
             raise _unsupported(f"content type {kind or 'missing'}: a webhook sends application/json")
         file = await spool(request, self._settings.repository_max_upload_bytes)
-        with file.content:
-            data = file.read()
-        if secret is not None:
-            _check_signature(request, secret.get_secret_value(), data)
-        check_checksum(request.headers, file.checksum)
         doc_id = request.headers.get("x-document-id", "") or request.query_params.get("doc_id", "")
 
         def work() -> Answer:
-            prepared = self._desk.prepare(make_webhook_document(data, doc_id, file.checksum), datasource)
+            prepared = self._desk.prepare(make_webhook_document(file.read(), doc_id, file.checksum), datasource)
             return taken_in(self._desk.take_in(prepared, datasource))
 
-        return await self._desk.run(work)
+        with file.content:
+            if secret is not None:
+                # Not in memory as a whole: anybody can send a body with a wrong signature.
+                signature = await self._desk.run(sign, file.content, secret.get_secret_value())
+                _check_signature(request, signature)
+            check_checksum(request.headers, file.checksum)
+            return await self._run(work, file)
 
     async def _health(self, _request: Request) -> Response:
         found = self._find_health()
@@ -230,10 +235,9 @@ def _check_encoding(request: Request) -> None:
         raise _unsupported(f"content encoding {encoding}: send the body as it is")
 
 
-def _check_signature(request: Request, secret: str, data: bytes) -> None:
+def _check_signature(request: Request, signature: str) -> None:
     given = request.headers.get("x-signature-256", "") or request.headers.get("x-hub-signature-256", "")
-    expected = "sha256=" + hmac.new(secret.encode(), data, hashlib.sha256).hexdigest()
-    if not hmac.compare_digest(given.strip().lower().encode("latin-1"), expected.encode()):
+    if not hmac.compare_digest(given.strip().lower().encode("latin-1"), f"sha256={signature}".encode()):
         raise HttpRefusal(
             HTTPStatus.UNAUTHORIZED,
             "signature_invalid",

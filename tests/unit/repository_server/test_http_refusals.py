@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
+import hashlib
+import hmac
+from io import BytesIO
 
 import httpx
 import pytest
@@ -11,10 +13,23 @@ from pydantic import SecretStr
 
 from pipestream.errors import DatabaseUnavailable, DatasourceUnknown, IdInvalid, StoreRefused
 from pipestream.repository_server.answers import HttpRefusal, refused
-from pipestream.repository_server.bodies import check_checksum
+from pipestream.repository_server.bodies import ReceivedFile, check_checksum, sign
 from pipestream.repository_server.http_app import HttpDesk
 from pipestream.settings import Settings
 from pipestream.telemetry.endpoint import Health
+
+
+class NoServers:
+    """A desk whose datasources are all known, and that can store nothing."""
+
+    def __init__(self, settings):
+        self.settings = settings
+
+    async def run(self, work, *arguments):
+        return work(*arguments)
+
+    def require(self, datasource_id):
+        return datasource_id
 
 
 @pytest.fixture
@@ -23,7 +38,7 @@ def ask():
 
     def ask(method, path, **options):
         async def send():
-            app = HttpDesk(SimpleNamespace(settings=settings), lambda: Health(False)).app()
+            app = HttpDesk(NoServers(settings), lambda: Health(False)).app()
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url="http://repository") as opened:
                 return await opened.request(method, path, **options)
@@ -47,6 +62,24 @@ def test_a_server_that_stops_says_so_and_its_metrics_need_no_token(ask):
 
     assert (health.status_code, health.json()["status"]) == (503, "NOT_SERVING")
     assert ask("GET", "/metrics").status_code == 200
+
+
+def test_a_webhook_with_a_wrong_signature_is_refused_without_its_whole_body_in_memory(ask, monkeypatch):
+    def read(_file):
+        raise AssertionError("the body was read as a whole")
+
+    monkeypatch.setattr(ReceivedFile, "read", read)
+    headers = {"Content-Type": "application/json", "X-Signature-256": f"sha256={'0' * 64}"}
+
+    answer = ask("POST", "/webhooks/signed", content=b"1" * 3_000_000, headers=headers)
+
+    assert (answer.status_code, answer.json()["error"]) == (401, "signature_invalid")
+
+
+def test_a_signature_is_that_of_all_pieces_of_a_file():
+    data = bytes(range(256)) * 10_000
+
+    assert sign(BytesIO(data), "secret") == hmac.new(b"secret", data, hashlib.sha256).hexdigest()
 
 
 @pytest.mark.parametrize(
