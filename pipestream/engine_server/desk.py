@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -51,6 +52,14 @@ class Keyed:
     slot: AcceptedSlot
     key: str = ""
     content: bytes = b""
+
+    def origin(self) -> str:
+        """Return what the ids of this call's streams are derived from: the same for a repeat, and of no other call.
+
+        A key may come again with other content once its window is over. So the content is a part of it: else the second
+        document would overwrite the objects of the first, which may still be on its way.
+        """
+        return f"engine/{self.key}/{self.content.hex()}" if self.key else f"engine/{uuid.uuid4()}"
 
     def find(self) -> bytes | None:
         """Return the answer of an earlier call with the same key.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -118,7 +117,7 @@ class Handoffs:
         return _Chosen(reasons=problems, may_retry=True) if problems else _Chosen(targets, reasons)
 
     async def _process(self, request: IntakeHandoffRequest, chosen: _Chosen, caller: Caller, keyed: Keyed) -> bytes:
-        origin = f"engine/{keyed.key or uuid.uuid4()}"
+        origin = keyed.origin()
         jobs = [self._job(request, served, caller, origin) for served in chosen.targets]
         results = await self._desk.carry(jobs, caller.deadline)
         if request.doc_stored_in_repo:
