@@ -54,14 +54,15 @@ class Transactions:
     ) -> tuple[Pending, RecordTooLarge] | None:
         """Write the outputs of calls and one record of their keys, all or nothing.
 
-        :returns: the call whose output Kafka refuses for its size; then nothing was written.
+        :returns: the call whose output Kafka refuses for its size, and which of its outputs that is; then nothing was
+            written.
         """
         assert self._writer is not None
-        owners: list[Pending] = []
+        owners: list[tuple[Pending, int]] = []
         outputs: list[OutputRecord] = []
         for call in calls:
-            for output in call.submission.outputs:
-                owners.append(call)
+            for index, output in enumerate(call.submission.outputs):
+                owners.append((call, index))
                 outputs.append(output)
         for value in encode_accepted(accepted, time_ms):
             outputs.append(OutputRecord(self._topic, None, value, partition=self._slot))
@@ -70,7 +71,8 @@ class Transactions:
         except RecordTooLarge as error:
             if error.index >= len(owners):  # our own record, which is small: the topic's limit was changed
                 raise
-            return owners[error.index], error
+            call, index = owners[error.index]
+            return call, RecordTooLarge(error.drained, error.topic, error.size_bytes, error.limit_bytes, index)
         return None
 
     def find_unwritable(self, calls: Sequence[Pending]) -> list[tuple[Pending, PipestreamError]]:

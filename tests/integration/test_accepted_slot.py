@@ -2,12 +2,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
 from pipestream.accepted import AcceptedSlot, Submission, accepted_topic, content_digest
-from pipestream.errors import AcceptedLogInvalid, KeyReused, RecordTooLarge, SlotFull, SlotStopped, TopicMissing
+from pipestream.accepted.queue import Pending
+from pipestream.accepted.transactions import Transactions
+from pipestream.errors import (
+    AcceptedLogInvalid,
+    KeyReused,
+    RecordTooLarge,
+    SlotFull,
+    SlotStopped,
+    TopicMissing,
+)
 from pipestream.kafka.records import OutputRecord
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
@@ -111,6 +121,20 @@ def test_one_output_that_is_too_large_fails_alone(start_slot, engine_settings, t
         futures.pop(10).result(TIMEOUT_S)
     assert len({each.result(TIMEOUT_S) for each in futures}) == 20
     assert read_values(engine_settings, topic) == Counter(f"k{n}".encode() for n in range(20))
+
+
+def test_the_index_of_a_refused_output_is_its_place_among_the_outputs_of_its_own_call(engine_settings, topic):
+    TopicAdmin(engine_settings).set_max_message_bytes({topic: 10_000})
+    large = bytes(i * 37 % 251 for i in range(1_000)) * 3_000
+    outputs = [OutputRecord(topic, None, value) for value in (b"small", large)]
+    calls = [Pending(submission(topic, f"k{n}"), bytes([n]) * 16, Future()) for n in range(3)]
+    calls.append(Pending(Submission(outputs, b"ok", "large"), bytes([9]) * 16, Future()))
+    transactions = Transactions(engine_settings, accepted_topic(engine_settings.engine_name), 0, 1)
+    with closing(transactions):
+        transactions.prepare()
+        call, error = transactions.commit(calls, [], 0)
+    assert call is calls[3]
+    assert error.index == 1
 
 
 def test_a_call_to_a_missing_topic_fails_alone(start_slot, engine_settings, topic, unique):
