@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipestream.accepted import AcceptedSlot, accepted_topic, slot_of
 from pipestream.engine_server.place import WorkerPlace, address_of, holder_of, is_dead_predecessor
@@ -36,12 +36,20 @@ _CLOSE_S = 30.0
 class _Held:
     """A slot of this process. It has no lease yet where its last holder is known to be dead."""
 
-    slot: AcceptedSlot
     keeper: LeaseKeeper | None
+    slot: AcceptedSlot = field(init=False)
 
     @property
     def is_ours(self) -> bool:
         return self.keeper is None or not self.keeper.lost.is_set()
+
+    def check(self) -> None:
+        """Ask the lease of now, which may have come after the slot was started.
+
+        :raises LeaseLost: another process may have the slot.
+        """
+        if self.keeper is not None:
+            self.keeper.check()
 
 
 class Slots:
@@ -240,10 +248,10 @@ class Slots:
         return LeaseKeeper(self._store, lease).__enter__()
 
     def _open(self, number: int, keeper: LeaseKeeper | None) -> _Held:
-        check = keeper.check if keeper is not None else None
-        slot = AcceptedSlot(self._settings, number, self.count, check_ours=check)
-        slot.start()
-        return _Held(slot, keeper)
+        held = _Held(keeper)
+        held.slot = AcceptedSlot(self._settings, number, self.count, check_ours=held.check)
+        held.slot.start()
+        return held
 
     def _balance(self, counts: Counter[str], members: set[str]) -> None:
         """Give one slot back at a time, so that the others of this process go on."""

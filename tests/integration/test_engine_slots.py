@@ -4,15 +4,18 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 
 import psutil
 import pytest
 
-from pipestream.accepted import Submission, slot_of
+from pipestream.accepted import Submission, accepted_topic, slot_of
 from pipestream.engine_server.place import WorkerPlace, holder_of_child
 from pipestream.engine_server.slots import Slots
-from pipestream.errors import NotOwner
+from pipestream.errors import LeaseLost, NotOwner
+from pipestream.leases.names import lease_name
+from pipestream.leases.open import open_lease_store
 from pipestream.settings import CONFIG_VARIABLE
 from pipestream_testing.settings_file import write_settings
 from pipestream_testing.waiting import wait_until
@@ -115,6 +118,28 @@ def test_a_restarted_engine_takes_the_slots_of_its_dead_predecessor_at_once(
     address = "host:2" if by_parent else "host:1"
     place = WorkerPlace(0, 1, (address,), dead_holders)
     assert set(start_slots(settings, address, place).held) == {0}
+
+
+def test_a_slot_whose_lease_came_late_asks_it_before_it_starts_again(settings, unique, start_slots, tmp_path):
+    """It was taken from a dead holder, so it had no lease at first. Without asking, it would fence the next holder."""
+    changes = {"engine_name": unique, "leases": "file", "lease_folder": tmp_path / "leases", "lease_ttl_s": 3.0}
+    settings = settings.model_copy(update=changes)
+    name, dead = lease_name(accepted_topic(unique), "slots"), holder_of_child(0, "host:9")
+    with closing(open_lease_store(settings)) as store:
+        store.acquire(name, 0, dead, 3.0)
+        slots = start_slots(settings, "host:1", WorkerPlace(0, 1, ("host:1",), (dead,)))
+        slot = slots.held[0]
+        wait_until(lambda: "host:1" in store.assignments(name)[0].holder, "the slot was not leased")
+    slots.close(10)  # nobody renews the lease any more
+    wait_until(lambda: is_lost(slot), "the slot does not ask its lease")
+
+
+def is_lost(slot):
+    try:
+        slot._check_ours()
+    except LeaseLost:
+        return True
+    return False
 
 
 HOLDER = (
