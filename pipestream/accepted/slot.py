@@ -104,8 +104,8 @@ class AcceptedSlot:
     def submit(self, submission: Submission) -> Future[bytes]:
         """Take a call. Its answer is there once its outputs are committed.
 
-        The future raises RecordTooLarge or TopicMissing where Kafka cannot take its outputs, and SlotStopped where the
-        slot was lost on the way.
+        The future raises RecordTooLarge, whose index is that of one of its outputs, or TopicMissing where Kafka cannot
+        take them, and SlotStopped where the slot was lost on the way.
 
         :raises KeyReused: the key was used with other content.
         :raises SlotFull: too much waits already.
@@ -202,6 +202,7 @@ class AcceptedSlot:
 
     def _try(self, calls: list[Pending], attempt: int) -> list[tuple[list[Pending], int]]:
         """Commit calls in one transaction; return those to try again because one among them was refused."""
+        calls = self._settle_known(calls)
         calls = self._fail(calls, self._transactions.find_unwritable(calls))
         if not calls:
             return []
@@ -257,6 +258,22 @@ class AcceptedSlot:
                 with self._changed:
                     self._window.remember(accepted)
         return found
+
+    def _settle_known(self, calls: list[Pending]) -> list[Pending]:
+        """Settle calls whose keys were accepted while they waited, and return the others.
+
+        Another process may have had the slot for a moment; the slot read what it accepted when it started again.
+        """
+        known: dict[bytes, Accepted] = {}
+        with self._changed:
+            now_ms = _now_ms()
+            for call in calls:
+                if call.submission.key and (found := self._window.find(call.digest, now_ms)) is not None:
+                    known[call.digest] = Accepted(call.digest, *found, is_keyed=True, time_ms=now_ms)
+        if not known:
+            return calls
+        self._settle([call for call in calls if call.digest in known], known)
+        return [call for call in calls if call.digest not in known]
 
     def _settle(self, calls: list[Pending], accepted: Mapping[bytes, Accepted]) -> None:
         """Remember the keys and answer the calls, in one step: a repeat finds either the call or its answer.

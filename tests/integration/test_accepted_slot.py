@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from threading import Event
 
 import pytest
 
@@ -12,6 +13,7 @@ from pipestream.accepted.queue import Pending
 from pipestream.accepted.transactions import Transactions
 from pipestream.errors import (
     AcceptedLogInvalid,
+    BrokerUnavailable,
     KeyReused,
     RecordTooLarge,
     SlotFull,
@@ -135,6 +137,35 @@ def test_the_index_of_a_refused_output_is_its_place_among_the_outputs_of_its_own
         call, error = transactions.commit(calls, [], 0)
     assert call is calls[3]
     assert error.index == 1
+
+
+def test_a_waiting_call_that_another_process_accepted_meanwhile_is_not_accepted_again(
+    start_slot, engine_settings, topic, monkeypatch
+):
+    """The broker was away, the other process had the slot for a moment, and this one takes it back."""
+    slot, is_in_commit, go_on = start_slot(), Event(), Event()
+    commit = slot._transactions.commit
+
+    def lose_the_broker_once(*args):
+        monkeypatch.setattr(slot._transactions, "commit", commit)
+        is_in_commit.set()
+        go_on.wait(TIMEOUT_S)
+        raise BrokerUnavailable("the broker went away")
+
+    monkeypatch.setattr(slot._transactions, "commit", lose_the_broker_once)
+    first = slot.submit(submission(topic, "a"))
+    assert is_in_commit.wait(TIMEOUT_S)
+    waiting, reused = slot.submit(submission(topic, "b", answer=b"here")), slot.submit(submission(topic, "c", b"here"))
+    other = start_slot()
+    other.submit(submission(topic, "b", answer=b"there")).result(TIMEOUT_S)
+    other.submit(submission(topic, "c", b"there")).result(TIMEOUT_S)
+    other.close()
+    go_on.set()
+    assert first.result(TIMEOUT_S) == b"answer a"
+    assert waiting.result(TIMEOUT_S) == b"there"
+    with pytest.raises(KeyReused):
+        reused.result(TIMEOUT_S)
+    assert read_values(engine_settings, topic) == Counter([b"a", b"b", b"there"])
 
 
 def test_a_call_to_a_missing_topic_fails_alone(start_slot, engine_settings, topic, unique):
