@@ -36,6 +36,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - NodeNotReady            an engine can process no stream at a node as it is now [engine_server.nodes]
     - HttpRefusal             a request over HTTP cannot be served [repository_server.answers]
     - DatasourceUnknown       no applied graph has the datasource
+    - DatasourceContested     applied graphs have the datasource for different accounts
     - PluginBroken            a plugin cannot be imported, or fails
     - GraphInvalid            a graph breaks a rule; it lists every problem
     - IdInvalid               an id that cannot become a topic, a key or a path (record)
@@ -364,6 +365,19 @@ class DatasourceUnknown(TerminalError):
     def __init__(self, datasource_id: str) -> None:
         self.datasource_id = datasource_id
         super().__init__(f"no applied graph has a datasource {datasource_id!r}; apply one, or correct the id")
+
+
+class DatasourceContested(TerminalError):
+    """Applied graphs have the datasource for different accounts, so nobody knows whose its documents are."""
+
+    def __init__(self, datasource_id: str, accounts: Mapping[str, str]) -> None:
+        """
+        :param accounts: whose it is in each of the graphs, by their ids.
+        """
+        self.datasource_id = datasource_id
+        self.accounts = dict(accounts)
+        told = ", ".join(f"of account {account} in graph {graph_id}" for graph_id, account in sorted(accounts.items()))
+        super().__init__(f"datasource {datasource_id} is {told}; correct one of the graphs and apply it")
 
 
 class ConnectorInvalid(TerminalError):

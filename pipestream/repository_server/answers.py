@@ -67,4 +67,6 @@ def refused(error: PipestreamError) -> Answer:
 
 
 # The sender can do nothing about these; who runs the server can.
-_OPERATOR = frozenset({"StoreRefused", "DatabaseRefused", "BrokerRefused", "SettingsInvalid", "ExtraMissing"})
+_OPERATOR = frozenset(
+    {"StoreRefused", "DatabaseRefused", "BrokerRefused", "SettingsInvalid", "ExtraMissing", "DatasourceContested"}
+)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pipestream.deployment.active import ActiveGraphs
 from pipestream.deployment.versions import GraphVersions
-from pipestream.errors import PipestreamError
+from pipestream.errors import DatasourceContested, PipestreamError
 
 if TYPE_CHECKING:
     from pipestream.graph.model import Datasource, Graph
@@ -31,6 +31,7 @@ class Datasources:
         self._lock = threading.Lock()
         self._graphs: dict[str, Graph] = {}
         self._found: dict[str, Datasource] = {}
+        self._contested: dict[str, dict[str, str]] = {}
         self._read_at = float("-inf")
 
     def close(self) -> None:
@@ -40,15 +41,18 @@ class Datasources:
     def find(self, datasource_id: str) -> Datasource | None:
         """Return a datasource of an applied graph, as its active version has it, seconds after it was applied.
 
+        :raises DatasourceContested: graphs have it for different accounts.
         :raises DatabaseUnavailable: PostgreSQL did not answer, and nothing was read before.
         """
         age_s = _KNOWN_S if datasource_id in self._found else _UNKNOWN_S
         if time.monotonic() - self._read_at > age_s:
             self._refresh(age_s)
+        if datasource_id in self._contested:
+            raise DatasourceContested(datasource_id, self._contested[datasource_id])
         return self._found.get(datasource_id)
 
     def all(self) -> list[Datasource]:
-        """Return all of them."""
+        """Return all of them that belong to one account."""
         self.find("")
         return list(self._found.values())
 
@@ -75,8 +79,12 @@ class Datasources:
         kept = {graph_id: self._graphs[graph_id] for graph_id in self._active.unreadable if graph_id in self._graphs}
         self._graphs = graphs | kept
         # Where several graphs have a datasource, the first one's counts, by the graphs' ids.
-        self._found = {
-            source.datasource_id: source
-            for graph_id in sorted(self._graphs, reverse=True)
-            for source in self._graphs[graph_id].datasources
-        }
+        found: dict[str, Datasource] = {}
+        accounts: dict[str, dict[str, str]] = {}
+        for graph_id, graph in sorted(self._graphs.items()):
+            for source in graph.datasources:
+                found.setdefault(source.datasource_id, source)
+                accounts.setdefault(source.datasource_id, {})[graph_id] = source.account_id
+        # No graph is applied against another one's account. Two that are applied at the same moment may be.
+        self._contested = {each: by_graph for each, by_graph in accounts.items() if len(set(by_graph.values())) > 1}
+        self._found = {each: source for each, source in found.items() if each not in self._contested}

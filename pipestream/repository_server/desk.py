@@ -57,6 +57,7 @@ class Desk:
         """Return a datasource.
 
         :raises DatasourceUnknown: no applied graph has it.
+        :raises DatasourceContested: graphs have it for different accounts.
         """
         found = self.datasources.find(datasource_id)
         if found is None:

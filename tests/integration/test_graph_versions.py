@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from pipestream.deployment.active import ActiveGraphs
 from pipestream.deployment.versions import GraphVersions, VersionMissing
 from pipestream.engine_server.graphs import LiveGraphs
-from pipestream.errors import DatabaseUnavailable
+from pipestream.errors import DatabaseUnavailable, DatasourceContested
 from pipestream.graph.load import check_graph_text
 from pipestream.graph.proto import graph_hash
 from pipestream.objects.store import open_store as open_objects
@@ -221,3 +221,16 @@ def test_an_engine_goes_on_looking_after_an_unexpected_error(versions, settings,
 
     with open_objects(settings.store_uri, settings) as store:
         assert asyncio.run(asyncio.wait_for(serve(store), 60)) == ""
+
+
+def test_a_repository_takes_nothing_for_a_datasource_that_two_accounts_have(versions, settings):
+    theirs = replace(SERVED.datasources[0], account_id="theirs")
+    versions.save(SERVED, applied_by="ann")
+    versions.save(replace(SERVED, graph_id="other", datasources=(theirs,)), applied_by="bob")
+
+    with closing(Datasources(settings)) as datasources:
+        with pytest.raises(
+            DatasourceContested, match="of account theirs in graph other, of account acme in graph served"
+        ):
+            datasources.find("files")
+        assert datasources.all() == []

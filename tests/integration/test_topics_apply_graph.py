@@ -145,6 +145,14 @@ def test_a_graph_that_takes_the_node_of_another_is_refused(bench, unique):
         bench.apply(one_node(unique), graph_id="second")
 
 
+def test_a_datasource_of_another_account_in_an_active_graph_is_refused(bench, unique):
+    bench.apply(one_node(unique))
+    theirs = one_node(unique).replace("account: demo", "account: theirs").replace("id: a,", "id: z,")
+
+    with pytest.raises(GraphInvalid, match=rf"datasource {unique}-files has theirs here and demo in graph sample"):
+        bench.apply(theirs.replace("entry: a", "entry: z"), "other")
+
+
 def test_an_empty_topic_that_is_no_longer_needed_goes(bench, unique):
     bench.apply(two_nodes(unique))
     applied = bench.apply(one_node(unique))

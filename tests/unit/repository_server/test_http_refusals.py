@@ -11,7 +11,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from pipestream.errors import DatabaseUnavailable, DatasourceUnknown, IdInvalid, StoreRefused
+from pipestream.errors import DatabaseUnavailable, DatasourceContested, DatasourceUnknown, IdInvalid, StoreRefused
 from pipestream.repository_server.answers import HttpRefusal, refused
 from pipestream.repository_server.bodies import ReceivedFile, check_checksum, sign
 from pipestream.repository_server.http_app import HttpDesk
@@ -89,6 +89,7 @@ def test_a_signature_is_that_of_all_pieces_of_a_file():
         (IdInvalid("x"), 422),
         (DatabaseUnavailable("x"), 503),
         (StoreRefused("x"), 503),
+        (DatasourceContested("x", {"one": "ours", "two": "theirs"}), 503),
     ],
 )
 def test_each_error_has_its_status_and_only_what_may_pass_asks_to_repeat(error, status):
