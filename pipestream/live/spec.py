@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipestream.user import make_own_folder
+
 # Linux allows 107 bytes for the path of a Unix socket.
 _LONGEST_PATH = 100
 
@@ -60,11 +62,15 @@ class Place:
     folder: Path
 
     def prepare(self) -> None:
-        """Create the folders, for their owner alone: who can open a socket in them can stop a server."""
-        for folder in (self.folder, self.socket_folder):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if folder.stat().st_uid != os.getuid():
-                raise PermissionError(f"{folder} belongs to another user; set live_folder to another folder")
+        """Create the folders, for their owner alone: who can open a socket in them can stop a server.
+
+        :raises PermissionError: one of them is not this user's.
+        """
+        try:
+            for folder in (self.folder, self.socket_folder):
+                make_own_folder(folder)
+        except PermissionError as error:
+            raise PermissionError(f"{error}; set live_folder to another folder") from None
 
     @property
     def socket_folder(self) -> Path:

@@ -24,6 +24,7 @@ from typing import IO
 
 from pipestream.errors import ModuleFailed, ModuleUnavailable
 from pipestream.modules.runtime.serve import CANNOT_IMPORT, READY_FILE
+from pipestream.user import make_own_folder
 
 log = logging.getLogger(__name__)
 
@@ -162,9 +163,7 @@ class RuntimeProcess:
 
 def _make_folder() -> tuple[Path, IO[str]]:
     base = Path(tempfile.gettempdir()) / f"pipestream-runtimes-{os.getuid()}"
-    base.mkdir(mode=0o700, exist_ok=True)
-    if base.stat().st_uid != os.getuid():
-        raise OSError(f"{base} belongs to another user")
+    make_own_folder(base)
     _sweep(base)
     folder = Path(tempfile.mkdtemp(dir=base))
     lock = (folder / "owner").open("w")
@@ -178,7 +177,8 @@ def _sweep(base: Path) -> None:
         with suppress(OSError):
             if time.time() - folder.stat().st_mtime < _YOUNG_S:
                 continue
-            with (folder / "owner").open("a") as lock:
+            # Without that file it is no folder of a runtime.
+            with (folder / "owner").open("r+") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
 
