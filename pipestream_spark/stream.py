@@ -1,9 +1,10 @@
 """Drain the topics that are in streaming mode, in one warm Spark session: ``spark-submit spark_jobs/stream.py``.
 
 The same worker as a sidecar's decides which slots this process holds, so streaming drains and sidecars share the
-topics. What waits in a slot is drained in bounded ranges, one Spark task each, again and again. Ends with 0 when it
-is asked to (SIGTERM, Ctrl-C), after every slot has recorded what it did; with 1 if Spark is gone, and the job may be
-started again; with 2 if it cannot work with its settings.
+topics. With ``--graph`` it takes what is free of these graphs, and shares nothing. What waits in a slot is drained in
+bounded ranges, one Spark task each, again and again. Ends with 0 when it is asked to (SIGTERM, Ctrl-C), after every
+slot has recorded what it did; with 1 if Spark is gone, and the job may be started again; with 2 if it cannot work with
+its settings.
 """
 
 from __future__ import annotations
@@ -86,7 +87,13 @@ def run_streams(
         session.find()  # now, and not when the first document waits
         streams = SparkStreams(settings, leases, ActiveGraphs(versions), recorder, session, run_id, graphs, stop)
         worker = StreamWorker(
-            settings, leases, streams.find_wanted, streams.open, name=name_holder(run_id), max_leases=max_leases
+            settings,
+            leases,
+            streams.find_wanted,
+            streams.open,
+            name=name_holder(run_id),
+            max_leases=max_leases,
+            is_sharing=not graphs,
         )
         with _telemetry(settings, telemetry_port, worker, stop) as telemetry:
             log.info("/metrics and /health at %s", telemetry.address)

@@ -47,13 +47,18 @@ class StreamWorker:
         *,
         name: str,
         max_leases: int | None = None,
+        is_sharing: bool = True,
     ) -> None:
         """
         :param find_wanted: returns the slots that are to be drained now.
         :param name: under which this worker holds leases; no other process has it.
         :param max_leases: how many slots it holds at most; the setting ``sidecar_max_leases`` unless given.
+        :param is_sharing: whether it is to drain the same slots as the other workers. One that drains a part of them
+            must not share: the others would leave it a share of all slots, which it does not take. It takes free slots
+            instead, and the others see those as they see a batch run's.
         """
         self.name = name
+        self.is_sharing = is_sharing
         self.has_leases = settings.leases != "none"
         self.max_leases = max_leases or settings.sidecar_max_leases
         self._settings = settings
@@ -138,18 +143,19 @@ class StreamWorker:
         if not self.has_leases:
             self._follow(wanted, give_up=[key for key in self._slots if key not in wanted], acquire=list(wanted))
             return
-        workers = self._membership.renew()
+        workers = self._membership.renew() if self.is_sharing else {self.name: self.max_leases}
         holders = {SlotKey(a.name, a.slot): a.holder for a in self._leases.assignments() if a.holder}
         with self._guard:
             mine = [key for key, slot in self._slots.items() if slot.is_alive and not slot.is_ending]
             keep = [key for key in mine if self._slots[key].is_paused]
         decision = decide(self.name, mine, Sighting(workers, list(wanted), holders), keep)
         self._follow(wanted, decision.give_up, decision.acquire)
-        if len(wanted) > sum(workers.values()):
+        theirs = [key for key in wanted if holders.get(key, self.name) in workers]
+        if len(theirs) > sum(workers.values()):
             log.warning(
                 "%d slots are to be drained, and %d workers have room for %d: start another, or raise "
                 "sidecar_max_leases",
-                len(wanted),
+                len(theirs),
                 len(workers),
                 sum(workers.values()),
             )

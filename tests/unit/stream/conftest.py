@@ -80,15 +80,17 @@ class World:
             for slot in range(replicas)
         }
 
-    def start(self, name, **changes):
-        settings = self.settings.model_copy(update={k: v for k, v in changes.items() if k != "max_leases"})
+    def start(self, name, *, topics=None, max_leases=None, is_sharing=True, **changes):
+        """Start a worker; with ``topics``, one that drains these alone."""
+        settings = self.settings.model_copy(update=changes)
         worker = StreamWorker(
             settings,
             self.store,
-            lambda: dict(self.wanted),
+            lambda: {key: spec for key, spec in self.wanted.items() if topics is None or spec.topic in topics},
             lambda *given: PretendStream(self, *given),
             name=name,
-            max_leases=changes.get("max_leases"),
+            max_leases=max_leases,
+            is_sharing=is_sharing,
         )
         stop = threading.Event()
         thread = threading.Thread(target=worker.run, args=[stop], name=name)

@@ -123,3 +123,23 @@ def test_whatever_the_start_and_the_order_all_room_is_used_and_the_shares_are_ev
     settled = dict(holders)
     for worker in workers:
         assert decide(worker, _of(worker, holders), Sighting(workers, slots, settled)) == Decision()
+
+
+@given(situations(), st.randoms(use_true_random=False), st.data())
+@settings(max_examples=100, deadline=None)
+def test_next_to_a_worker_that_takes_what_is_free_of_some_slots_every_slot_is_drained(situation, random, data):
+    slots, workers, holders = situation
+    some = data.draw(st.lists(st.sampled_from(slots), unique=True)) if slots else []
+    room = {**workers, "of some": data.draw(st.integers(1, 8))}
+    for _ in range(3):
+        for worker in random.sample(sorted(room), len(room)):
+            alone = worker == "of some"
+            seen = Sighting({worker: room[worker]} if alone else workers, some if alone else slots, dict(holders))
+            decision = decide(worker, _of(worker, holders), seen)
+            for slot in decision.give_up:
+                del holders[slot]
+            holders.update(dict.fromkeys(decision.acquire, worker))
+
+    lone = _of("of some", holders)
+    assert len(holders) >= min(len(slots), sum(workers.values()) + len(lone))
+    assert set(some) <= set(holders) or len(lone) == room["of some"]

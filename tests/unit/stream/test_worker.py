@@ -51,6 +51,33 @@ def test_no_worker_holds_more_than_its_room_and_another_takes_the_rest(world):
     world.wait_counts(a=2, b=4)
 
 
+def test_every_slot_is_drained_next_to_a_worker_of_some_topics_alone(world):
+    world.want(*TOPICS)
+    some = world.start("some", topics=TOPICS[:3], is_sharing=False)
+    world.wait_counts(some=3)
+
+    others = world.start("all")
+
+    world.wait_counts(some=3, all=3)
+    rounds = some.rounds, others.rounds
+    wait_until(lambda: some.rounds >= rounds[0] + 5 and others.rounds >= rounds[1] + 5)
+    assert world.counts() == {"some": 3, "all": 3}
+
+
+def test_a_worker_of_some_topics_alone_leaves_the_others_what_they_hold(world):
+    world.want(*TOPICS)
+    others = world.start("all", max_leases=5)
+    world.wait_counts(all=5)
+    [free] = {spec.topic for spec in world.wanted.values()} - {spec.topic for spec in world.running.values()}
+
+    world.start("some", topics=[free, *TOPICS[:3]], is_sharing=False)
+
+    world.wait_counts(all=5, some=1)
+    rounds = others.rounds
+    wait_until(lambda: others.rounds >= rounds + 5)
+    assert world.counts() == {"all": 5, "some": 1}
+
+
 def test_a_topic_that_is_not_wanted_any_more_ends_and_the_others_go_on(world):
     world.want(*TOPICS)
     world.start("a")
