@@ -130,7 +130,7 @@ class ChunkProcessor:
     def _is_wanted(self, record: InputRecord) -> bool:
         """Tell whether a record is for this task. The key of a record is its document's id.
 
-        A replay is for the graph in which the document failed.
+        A replay is for the graph in which the document failed, and a call to an engine may be for some graphs only.
         """
         if header(record.headers, FOR_GRAPH) not in (None, self.entrance.graph.graph_id):
             return False

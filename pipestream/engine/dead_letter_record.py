@@ -22,7 +22,8 @@ DATASOURCE = OWN + "datasource"
 ERROR_TYPE = OWN + "error-type"
 """The module's name of the error, where it gave one: a code such as INVALID_ARGUMENT, or the type of an exception."""
 FOR_GRAPH = OWN + "for-graph"
-"""On a replayed record: the graph it failed in. Others that drain the same intake have had it already."""
+"""On an intake record: the one graph it is for. That of a replayed record is the graph it failed in: others that drain
+the same intake have had it already."""
 # A message or a trace of any length would push a record over the broker's limit. The end of a trace says most.
 _MESSAGE_LIMIT = 2_000
 _TRACE_LIMIT = 4_000

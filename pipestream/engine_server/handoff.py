@@ -11,6 +11,7 @@ from pipestream.accepted import content_digest
 from pipestream.documents.identity import prepare
 from pipestream.documents.references import upload_key
 from pipestream.engine.carry import Carrier, RecordResult
+from pipestream.engine.dead_letter_record import FOR_GRAPH
 from pipestream.engine.intake import Arrival, Entrance, settle_account
 from pipestream.engine_server.already_stored import refer_to_stored
 from pipestream.engine_server.calls import Caller
@@ -21,7 +22,7 @@ from pipestream.errors import RecordInvalid, RequestInvalid
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import IntakeHandoffRequest, IntakeHandoffResponse
 from pipestream.graph.model import Datasource
 from pipestream.ids import derive_stream_id
-from pipestream.kafka.records import InputRecord, OutputRecord
+from pipestream.kafka.records import Headers, InputRecord, OutputRecord
 from pipestream.rpc.status import coded_message
 from pipestream.topic_names import intake_topic
 from pipestream.wire import DocumentReference, PipeStream
@@ -45,6 +46,8 @@ class _Chosen:
     targets: Sequence[ServedGraph] = ()
     reasons: Sequence[str] = field(default_factory=list)
     may_retry: bool = False
+    is_for_all: bool = True
+    """Whether every graph that has the datasource is meant, also one that is paused."""
 
 
 def handoff_key(request: IntakeHandoffRequest, given: str) -> str:
@@ -89,32 +92,31 @@ class Handoffs:
         return Answered(IntakeHandoffResponse.FromString(answer))
 
     def _choose(self, request: IntakeHandoffRequest) -> _Chosen:
-        datasource_id, wanted = request.datasource_id, request.target_entry_node_id
+        datasource_id = request.datasource_id
         if not datasource_id:
             raise RequestInvalid("datasource_id is empty; it says which graphs the document enters")
-        active, reasons = self._graphs.directory.active_entries(datasource_id)
+        directory = self._graphs.directory
+        entries = directory.entries(datasource_id)
+        active, reasons = directory.active_entries(datasource_id)
         if not active:
             none = f"no applied graph has the datasource {datasource_id[:100]!r}"
             return _Chosen(reasons=reasons or [none], may_retry=bool(reasons))
-        # A sidecar hands over what one graph's lane read of the topic; the lanes of the others read it for themselves.
-        graph_id = request.stream.metadata.graph_id
-        targets = [
-            served
-            for served in active
-            if wanted in ("", _source(served, datasource_id).entry_node_id) and graph_id in ("", served.graph.graph_id)
-        ]
+        meant = _find_meant(entries, request)
+        if not meant:
+            return _Chosen(reasons=[_say_where_it_enters(entries, request)])
+        targets = [served for served in active if served in meant]
         if not targets:
-            entries = ", ".join(
-                f"{each.graph.graph_id} at {_source(each, datasource_id).entry_node_id}" for each in active
-            )
-            asked = f"at {wanted[:100]!r}" + (f" of graph {graph_id[:100]!r}" if graph_id else "")
-            return _Chosen(reasons=[f"datasource {datasource_id} does not enter {asked}: it enters {entries}"])
+            return _Chosen(reasons=reasons, may_retry=True)
         problems = [
             f"graph {served.graph.graph_id}: {problem}"
             for served in targets
             for problem in served.own.ways[_source(served, datasource_id).entry_node_id].problems
         ]
-        return _Chosen(reasons=problems, may_retry=True) if problems else _Chosen(targets, reasons)
+        if problems:
+            return _Chosen(reasons=problems, may_retry=True)
+        # A graph that is paused now drains the intake topic later, so it counts, too.
+        is_for_all = meant == entries and len(_accounts(entries, datasource_id)) == 1
+        return _Chosen(targets, reasons, is_for_all=is_for_all)
 
     async def _process(self, request: IntakeHandoffRequest, chosen: _Chosen, caller: Caller, keyed: Keyed) -> bytes:
         origin = keyed.origin()
@@ -144,7 +146,8 @@ class Handoffs:
     async def _store(self, request: IntakeHandoffRequest, chosen: _Chosen, caller: Caller, keyed: Keyed) -> bytes:
         """Put the document into the object store, and a reference to it on the intake topic.
 
-        Whoever drains the topic starts it in every graph.
+        Whoever drains the topic starts it in every graph. If it is for some of them only, each of these gets a record
+        of its own, which the others pass over.
         """
         source = _source(chosen.targets[0], request.datasource_id)
         prepared = prepare(request.stream.document, source)
@@ -155,32 +158,66 @@ class Handoffs:
         stream.document_ref.CopyFrom(
             DocumentReference(doc_id=prepared.doc_id, account_id=source.account_id, object_key=key)
         )
-        for served in chosen.targets[:1]:
-            settle_account(stream, Entrance(served.graph, source.entry_node_id, "", source.datasource_id))
+        settle_account(stream, Entrance(chosen.targets[0].graph, source.entry_node_id, "", source.datasource_id))
         stream.metadata.datasource_id = source.datasource_id
         topic = intake_topic(source.datasource_id)
         value = stream.SerializeToString(deterministic=True)
-        record = OutputRecord(topic, prepared.doc_id.encode(), value, caller.headers)
+        marks: list[Headers] = [()]
+        if not chosen.is_for_all:
+            marks = [((FOR_GRAPH, served.graph.graph_id.encode()),) for served in chosen.targets]
+        records = [OutputRecord(topic, prepared.doc_id.encode(), value, (*caller.headers, *mark)) for mark in marks]
         response = IntakeHandoffResponse(
             accepted=True,
             message=f"stored as {key}; {topic} has the reference, and its drain starts the document",
             entry_node_id=source.entry_node_id,
         )
         await self._desk.put({**dict(prepared.blobs), key: prepared.data})
-        return await self._desk.submit([record], keyed, response.SerializeToString())
+        return await self._desk.submit(records, keyed, response.SerializeToString())
 
 
 def _source(served: ServedGraph, datasource_id: str) -> Datasource:
     return served.graph.datasource_by_id[datasource_id]
 
 
+def _accounts(graphs: Sequence[ServedGraph], datasource_id: str) -> list[str]:
+    return sorted({_source(served, datasource_id).account_id for served in graphs})
+
+
+def _find_meant(entries: Sequence[ServedGraph], request: IntakeHandoffRequest) -> list[ServedGraph]:
+    """Return the graphs that a call means: by entry node, by graph, and by account where the graphs have several."""
+    stream, datasource_id = request.stream, request.datasource_id
+    # A sidecar hands over what one graph's lane read of the topic; the lanes of the others read it for themselves.
+    graph_id, node_id = stream.metadata.graph_id, request.target_entry_node_id
+    meant = [
+        served
+        for served in entries
+        if node_id in ("", _source(served, datasource_id).entry_node_id) and graph_id in ("", served.graph.graph_id)
+    ]
+    named = request.account_id or stream.metadata.account_id or stream.document_ref.account_id
+    return [served for served in meant if _source(served, datasource_id).account_id == named] or meant
+
+
+def _say_where_it_enters(entries: Sequence[ServedGraph], request: IntakeHandoffRequest) -> str:
+    datasource_id, graph_id = request.datasource_id, request.stream.metadata.graph_id
+    places = ", ".join(f"{each.graph.graph_id} at {_source(each, datasource_id).entry_node_id}" for each in entries)
+    asked = f"at {request.target_entry_node_id[:100]!r}" + (f" of graph {graph_id[:100]!r}" if graph_id else "")
+    return f"datasource {datasource_id} does not enter {asked}: it enters {places}"
+
+
 def _check_request(request: IntakeHandoffRequest, targets: Sequence[ServedGraph]) -> None:
     """Refuse what no graph can take, before anything is done.
 
-    :raises RequestInvalid: it has no document, or names another account.
+    :raises RequestInvalid: it has no document, or it would start in several accounts.
+    :raises RecordInvalid: it names another account.
     """
     if request.stream.WhichOneof("document_payload") is None:
         raise RequestInvalid("the stream has neither a document nor a reference to one")
+    accounts = _accounts(targets, request.datasource_id)
+    if len(accounts) > 1:
+        raise RequestInvalid(
+            f"datasource {request.datasource_id} belongs to the accounts {', '.join(accounts)} in different graphs; "
+            "set account_id to the one whose document it is"
+        )
     for served in targets:
         account_id = _source(served, request.datasource_id).account_id
         if request.account_id not in ("", account_id):

@@ -7,6 +7,7 @@ import pytest
 
 from pipestream.documents.identity import prepare
 from pipestream.documents.references import upload_key
+from pipestream.engine.dead_letter_record import FOR_GRAPH
 from pipestream.gen.ai.pipestream.engine.v1 import engine_service_pb2 as pb
 from pipestream.gen.pipestream.live.v1.handoff_service_pb2 import Handoff, HandoffBatchRequest
 from pipestream.kafka.records import header
@@ -213,6 +214,45 @@ def test_the_blobs_of_a_document_that_is_stored_first_are_stored_too(live, uniqu
         assert answer.accepted
         assert not blob.data
         assert store.get(blob.storage_ref.object_key) == b"the bytes of a file"
+
+
+def test_a_stored_document_for_one_graph_is_passed_over_by_the_others(live, unique):
+    live.apply(graph_text(unique))
+    live.apply(graph_text(unique, "two", replace={"first": "other"}))
+    stored = [("pipestream-path", "stored")]
+    by_graph = handoff(unique, "by-graph")
+    by_graph.stream.metadata.graph_id = f"{unique}-one"
+
+    for request in (by_graph, handoff(unique, "by-node", target_entry_node_id="other"), handoff(unique, "for-all")):
+        assert live.stub.IntakeHandoff(request, timeout=120, metadata=stored).accepted
+    intake = read_topic(live.settings, f"intake.{unique}")
+
+    assert {each.stream.document_ref.doc_id: header(each.record.headers, FOR_GRAPH) for each in intake} == {
+        "by-graph": f"{unique}-one",
+        "by-node": f"{unique}-two",
+        "for-all": None,
+    }
+
+
+def test_a_document_of_a_datasource_with_several_accounts_starts_only_in_the_one_that_the_call_names(
+    live, unique, topic
+):
+    live.apply(graph_text(unique))
+    live.apply(graph_text(unique, "two", replace={"second": "third", "account: acme": "account: bert"}))
+
+    with pytest.raises(grpc.RpcError) as refused:
+        live.hand_off(unique, "of-nobody")
+    live.hand_off(unique, "of-acme", account_id="acme")
+    stored = [("pipestream-path", "stored")]
+    live.stub.IntakeHandoff(handoff(unique, "of-bert", account_id="bert"), timeout=120, metadata=stored)
+    direct = read_topic(live.settings, topic, f"pipestream.{unique}.third")
+    (intake,) = read_topic(live.settings, f"intake.{unique}")
+
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "acme, bert" in refused.value.details()
+    assert [(each.doc_id, each.stream.metadata.account_id) for each in direct] == [("of-acme", "acme")]
+    assert intake.stream.metadata.account_id == "bert"
+    assert header(intake.record.headers, FOR_GRAPH) == f"{unique}-two"
 
 
 def test_a_datasource_can_ask_for_the_stored_path(live, unique, topic):
