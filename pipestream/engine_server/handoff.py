@@ -73,28 +73,35 @@ class Handoffs:
         :raises NotOwner: another process accepts this key.
         :raises PipestreamError: it cannot be taken in.
         """
+        if not request.datasource_id:
+            raise RequestInvalid("datasource_id is empty; it says which graphs the document enters")
+        content = content_digest(request.SerializeToString(deterministic=True))
+        keyed = self._desk.keyed(handoff_key(request, caller.key), content)
+        # Before anything else: a repeat gets the first answer, also if its graph takes no documents any more.
+        answer = keyed.find()
+        if answer is not None:
+            return Answered(IntakeHandoffResponse.FromString(answer))
         chosen = self._choose(request)
         if not chosen.targets:
             message = "; ".join(chosen.reasons)[:_MESSAGE_LIMIT]
             return Answered(IntakeHandoffResponse(accepted=False, message=message), chosen.may_retry)
         _check_request(request, chosen.targets)
-        content = content_digest(request.SerializeToString(deterministic=True))
-        keyed = self._desk.keyed(handoff_key(request, caller.key), content)
-        answer = keyed.find()
-        if answer is None:
-            with ExitStack() as in_use:
-                for served in chosen.targets:
-                    in_use.enter_context(served.in_use())
-                if _is_direct(request, chosen.targets, caller, self._desk.settings.engine_direct_bytes):
-                    answer = await self._process(request, chosen, caller, keyed)
-                else:
-                    answer = await self._store(request, chosen, caller, keyed)
+        with ExitStack() as in_use:
+            for served in chosen.targets:
+                in_use.enter_context(served.in_use())
+            if _is_direct(request, chosen.targets, caller, self._desk.settings.engine_direct_bytes):
+                answer = await self._process(request, chosen, caller, keyed)
+            else:
+                answer = await self._store(request, chosen, caller, keyed)
         return Answered(IntakeHandoffResponse.FromString(answer))
+
+    def may_retry(self, request: IntakeHandoffRequest) -> bool:
+        """Tell whether a document that the owner of its key did not accept may be accepted later."""
+        chosen = self._choose(request)
+        return chosen.may_retry or bool(chosen.targets)
 
     def _choose(self, request: IntakeHandoffRequest) -> _Chosen:
         datasource_id = request.datasource_id
-        if not datasource_id:
-            raise RequestInvalid("datasource_id is empty; it says which graphs the document enters")
         directory = self._graphs.directory
         entries = directory.entries(datasource_id)
         active, reasons = directory.active_entries(datasource_id)

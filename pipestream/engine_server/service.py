@@ -89,7 +89,8 @@ class EngineService(EngineV1ServiceServicer):
             try:
                 answered = await self._handoffs.hand_off(request, caller)
             except NotOwner as error:
-                answered = Answered(await self._hand_on(error, request, caller, metadata))
+                response = await self._hand_on(error, request, caller, metadata)
+                answered = Answered(response, not response.accepted and self._handoffs.may_retry(request))
         except (PipestreamError, TimeoutError, grpc.aio.AioRpcError) as error:
             return _rejected(error)
         if answered.response.accepted:

@@ -255,6 +255,15 @@ def test_a_document_of_a_datasource_with_several_accounts_starts_only_in_the_one
     assert header(intake.record.headers, FOR_GRAPH) == f"{unique}-two"
 
 
+def test_a_repeat_gets_the_first_answer_also_after_the_datasource_was_paused(live, unique):
+    live.apply(graph_text(unique))
+    first = live.hand_off(unique, "doc-1", key="k")
+    live.apply(graph_text(unique, replace={"entry: first": "entry: first, paused: true"}))
+
+    assert live.hand_off(unique, "doc-1", key="k").assigned_stream_id == first.assigned_stream_id
+    assert not live.hand_off(unique, "doc-2", key="k2").accepted
+
+
 def test_a_datasource_can_ask_for_the_stored_path(live, unique, topic):
     live.apply(graph_text(unique, replace={"entry: first": "entry: first, path: stored"}))
 
