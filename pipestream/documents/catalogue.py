@@ -102,8 +102,7 @@ class Catalogue:
         # In one order for everybody, or two transactions could wait for each other's rows.
         ordered = sorted(rows, key=_key)
         with self._tables.connection() as connection, connection.transaction():
-            new = self._insert(connection, ordered)
-            known = self._lock(connection, ordered)
+            new, known = self._insert_and_lock(connection, ordered)
             changed = [row for row in ordered if known[_key(row)].checksum != row.checksum]
             self._update(connection, changed)
             current = self._lock(connection, ordered) if changed else known
@@ -230,6 +229,18 @@ class Catalogue:
             removed = connection.execute(f"DELETE FROM documents {of_document}", place).rowcount  # noqa: S608
             connection.execute(f"DELETE FROM outbox {of_document}", place)  # noqa: S608
         return removed > 0
+
+    def _insert_and_lock(
+        self, connection: Connection, rows: Sequence[Row]
+    ) -> tuple[set[tuple[str, str, str]], dict[tuple[str, str, str], Catalogued]]:
+        """Return which rows are new, and all of them as they are now, in the order of their keys."""
+        new: set[tuple[str, str, str]] = set()
+        known: dict[tuple[str, str, str], Catalogued] = {}
+        # A row that was there for the insert may be removed before it is locked. Then it is new after all.
+        while missing := [row for row in rows if _key(row) not in known]:
+            new |= self._insert(connection, missing)
+            known |= self._lock(connection, missing)
+        return new, dict(sorted(known.items()))
 
     def _insert(self, connection: Connection, rows: Sequence[Row]) -> set[tuple[str, str, str]]:
         sql = """INSERT INTO documents

@@ -59,7 +59,21 @@ class Uploads:
         make = partial(announce, datasource=datasource) if is_announced else None
         recorded = self.catalogue.record(rows, make, force=force)
         faults.reach(faults.UPLOAD_RECORDED)
+        self._put_again(rows, documents)
         return recorded
+
+    def _put_again(self, rows: Sequence[Row], documents: Sequence[Prepared]) -> None:
+        """Store what a deletion of an earlier version took with it, between the first put and the record."""
+        objects = {
+            key: (row, data)
+            for row, each in zip(rows, documents, strict=True)
+            for key, data in (*each.blobs, (row.object_key, each.data))
+        }
+        for key in self.store.missing(list(objects)):
+            row, data = objects[key]
+            found = self.catalogue.find(row.account_id, row.datasource_id, row.doc_id)
+            if found is not None and found.object_key == row.object_key:  # else this upload was deleted itself
+                self.store.put(key, data)
 
     def announce_pending(self, datasource: Datasource) -> int:
         """Put references into the outbox to documents that a version without an outbox recorded; return how many."""

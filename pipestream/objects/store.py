@@ -180,6 +180,13 @@ class ObjectStore:
             return not isinstance(self.get_many([key])[0], DocumentMissing)
         return True
 
+    def missing(self, keys: Sequence[str]) -> Sequence[str]:
+        """Return those of some keys that have no object.
+
+        :raises StoreUnavailable: as ``exists``.
+        """
+        return [key for key, is_there in zip(keys, self._spread(self.exists, keys), strict=True) if not is_there]
+
     def list(self, prefix: str = "") -> Iterator[str]:
         """Return the keys below ``prefix``, a whole number of key parts, in no order.
 

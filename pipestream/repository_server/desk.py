@@ -110,10 +110,10 @@ class Desk:
             dead letter when it is read. Otherwise they expire, as its datasource says.
         """
         upload_key(account_id, datasource_id, doc_id, "0" * 64)  # checks the ids
-        was_there = self.uploads.catalogue.remove(account_id, datasource_id, doc_id)
-        if not purge:
-            return was_there, 0
+        store = self.uploads.store
         place = f"{account_id}/{datasource_id}/{doc_id}"
-        keys = [key for root in (UPLOAD_ROOT, BLOBS) for key in self.uploads.store.list(f"{root}/{place}")]
-        self.uploads.store.delete_many(keys)
-        return was_there, len(keys)
+        # Listed before the row goes: what is uploaded after that is another document, and keeps its objects.
+        roots = (UPLOAD_ROOT, BLOBS) if purge else ()
+        listed = [each for root in roots for each in store.describe(f"{root}/{place}")]
+        was_there = self.uploads.catalogue.remove(account_id, datasource_id, doc_id)
+        return was_there, len(store.delete_unchanged(listed))

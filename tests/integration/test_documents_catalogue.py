@@ -128,6 +128,25 @@ def test_several_documents_are_recorded_in_the_order_given(catalogue):
     ]
 
 
+def test_a_document_that_is_removed_while_it_is_recorded_is_new(catalogue, monkeypatch):
+    catalogue.record([ROW])
+    insert = catalogue._insert
+    removed = []
+
+    def insert_and_lose(connection, rows):
+        found = insert(connection, rows)
+        if not removed:
+            removed.append(catalogue.remove("acme", "files", "doc-1"))
+        return found
+
+    monkeypatch.setattr(catalogue, "_insert", insert_and_lose)
+    recorded = catalogue.record([replace(ROW, doc_id="a"), ROW])
+
+    assert removed == [True]
+    assert [entry.outcome for entry in recorded] == ["new", "new"]
+    assert catalogue.find("acme", "files", "doc-1") == recorded[1].row
+
+
 def test_lists_the_documents_of_one_datasource_page_by_page(catalogue, outbox):
     rows = [replace(ROW, doc_id=f"doc-{number}") for number in range(5)]
     catalogue.record([rows[1]], reference)

@@ -18,6 +18,7 @@ from pipestream.documents.uploads import Uploads
 from pipestream.errors import BrokerUnavailable, IdInvalid, Overtaken, StoreRefused, TopicMissing, TransientError
 from pipestream.graph.model import Connector, Datasource
 from pipestream.objects.store import open_store
+from pipestream.repository_server.desk import Desk
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
 from pipestream.wire import PipeDoc, PipeStream
@@ -300,3 +301,52 @@ def test_a_broker_that_is_not_there_is_an_error(settings, datasource):
 
     with Repository(aimed_wrong) as repository, pytest.raises(BrokerUnavailable):
         repository.upload(document(), datasource)
+
+
+def test_an_object_that_a_deletion_took_before_the_upload_was_recorded_is_stored_again(
+    uploads, datasource, monkeypatch
+):
+    prepared = prepare(document(), datasource)
+    prepared = dataclasses.replace(prepared, blobs=(("blobs/acme/x/doc-1/b", b"blob"),))
+
+    def delete_all(point):
+        if point == faults.UPLOAD_STORED:
+            uploads.store.delete_many(list(uploads.store.list()))
+
+    monkeypatch.setattr(faults, "reach", delete_all)
+    (recorded,) = uploads.record([prepared], datasource)
+
+    assert uploads.store.get(recorded.row.object_key) == prepared.data
+    assert uploads.store.get("blobs/acme/x/doc-1/b") == b"blob"
+
+
+def test_an_upload_that_is_deleted_at_once_is_not_stored_again(uploads, datasource, monkeypatch):
+    def delete_all(point):
+        if point == faults.UPLOAD_RECORDED:
+            assert uploads.catalogue.remove("acme", datasource.datasource_id, "doc-1")
+            uploads.store.delete_many(list(uploads.store.list()))
+
+    monkeypatch.setattr(faults, "reach", delete_all)
+    uploads.record([prepare(document(), datasource)], datasource)
+
+    assert list(uploads.store.list()) == []
+
+
+def test_a_purge_leaves_what_is_uploaded_meanwhile(settings, datasource, monkeypatch):
+    desk = Desk(settings)
+    try:
+        desk.take_in(desk.prepare(document(), datasource), datasource)
+        remove = desk.uploads.catalogue.remove
+
+        def remove_and_upload(*place):
+            was_there = remove(*place)
+            desk.take_in(desk.prepare(document(title="Two"), datasource), datasource)
+            return was_there
+
+        monkeypatch.setattr(desk.uploads.catalogue, "remove", remove_and_upload)
+        assert desk.delete("acme", datasource.datasource_id, "doc-1", purge=True) == (True, 1)
+
+        found = desk.find("acme", datasource.datasource_id, "doc-1")
+        assert desk.read(found.object_key)[0].search_metadata.title == "Two"
+    finally:
+        desk.close()
