@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import grpc.aio
 from google.protobuf.message import Message
 
-from pipestream.errors import NotOwner
+from pipestream.errors import NotOwner, TransientError
 from pipestream.rpc.channels import open_aio_channel
 from pipestream.rpc.security import channel_security
 from pipestream.settings import Settings
@@ -47,22 +47,48 @@ class Forwarder:
         :raises NotOwner: the call was handed on before, or nobody is known to have the slot.
         :raises grpc.aio.AioRpcError: the owner's answer is an error. ``relay`` passes it on.
         """
+        send = self._channel(error, metadata).unary_unary(
+            method, request_serializer=type(request).SerializeToString, response_deserializer=response_type.FromString
+        )
+        answer: Response = await send(request, metadata=_pass_on(metadata), timeout=timeout_s)
+        return answer
+
+    async def call_in_stream(
+        self,
+        error: NotOwner,
+        method: str,
+        request: Message,
+        response_type: type[Response],
+        metadata: Sequence[tuple[str, str | bytes]],
+        timeout_s: float | None,
+    ) -> Response:
+        """Do the same for one message of a method that takes a stream and answers each message."""
+        send = self._channel(error, metadata).stream_stream(
+            method, request_serializer=type(request).SerializeToString, response_deserializer=response_type.FromString
+        )
+        answers: list[Response] = [
+            answer async for answer in send(iter((request,)), metadata=_pass_on(metadata), timeout=timeout_s)
+        ]
+        if len(answers) != 1:
+            raise TransientError(f"{error.owner} answered one message with {len(answers)}; send it again")
+        return answers[0]
+
+    def _channel(self, error: NotOwner, metadata: Sequence[tuple[str, str | bytes]]) -> grpc.aio.Channel:
         if not error.owner or any(name == FORWARDED for name, _ in metadata):
             raise error
         channel = self._channels.get(error.owner)
         if channel is None:
             channel = self._channels[error.owner] = open_aio_channel(error.owner, self._security)
-        send = channel.unary_unary(
-            method, request_serializer=type(request).SerializeToString, response_deserializer=response_type.FromString
-        )
-        passed_on = [(name, value) for name, value in metadata if name not in _OF_THE_CONNECTION]
-        answer: Response = await send(request, metadata=(*passed_on, (FORWARDED, "1")), timeout=timeout_s)
-        return answer
+        return channel
 
     async def close(self) -> None:
         for channel in self._channels.values():
             await channel.close()
         self._channels.clear()
+
+
+def _pass_on(metadata: Sequence[tuple[str, str | bytes]]) -> tuple[tuple[str, str | bytes], ...]:
+    return (*((name, value) for name, value in metadata if name not in _OF_THE_CONNECTION), (FORWARDED, "1"))
 
 
 async def relay(context: Any, error: grpc.aio.AioRpcError) -> None:

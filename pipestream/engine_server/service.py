@@ -31,6 +31,8 @@ Status = pb.IntakeHandoffStreamResponse.Status
 NAME = "ai.pipestream.engine.v1.EngineV1Service"
 _HANDOFF = f"/{NAME}/IntakeHandoff"
 _PROCESS = f"/{NAME}/ProcessNode"
+_STREAM = f"/{NAME}/ProcessStream"
+_ROUTE = f"/{NAME}/RouteToCluster"
 
 
 class EngineService(EngineV1ServiceServicer):
@@ -114,19 +116,37 @@ class EngineService(EngineV1ServiceServicer):
         self, requests: AsyncIterator[pb.ProcessStreamRequest], context: Any
     ) -> AsyncIterator[pb.ProcessStreamResponse]:
         caller = read_caller(context)
+        metadata = context.invocation_metadata() or ()
 
         async def answer(each: pb.ProcessStreamRequest) -> pb.ProcessStreamResponse:
-            request = pb.ProcessNodeRequest(stream=each.stream, routing_condition=each.routing_condition)
             try:
-                return _stream_response(each, await self._nodes.process(request, caller))
-            except (PipestreamError, TimeoutError) as error:
-                return pb.ProcessStreamResponse(success=False, message=coded_message(error))
+                return await self._process_one(each, caller, metadata)
+            except (PipestreamError, TimeoutError, grpc.aio.AioRpcError) as error:
+                return pb.ProcessStreamResponse(success=False, message=_failure_of(error)[1])
 
         async for answered in in_order(requests, answer, self._window, self._overview.stopping):
             yield answered
 
+    async def _process_one(
+        self, each: pb.ProcessStreamRequest, caller: Caller, metadata: Metadata
+    ) -> pb.ProcessStreamResponse:
+        """Process one message of a stream, here or at the owner of its key."""
+        request = pb.ProcessNodeRequest(stream=each.stream, routing_condition=each.routing_condition)
+        try:
+            return _stream_response(each, await self._nodes.process(request, _with_own_key(caller, each)))
+        except NotOwner as error:
+            # As a stream, too: the answer has more than that of a single call. The owner makes the same key.
+            return await self._forwarder.call_in_stream(
+                error, _STREAM, each, pb.ProcessStreamResponse, metadata, caller.left_s
+            )
+
     async def RouteToCluster(self, request: pb.RouteToClusterRequest, context: Any) -> pb.RouteToClusterResponse:
-        return await self._bridge.route(request, read_caller(context))
+        caller = read_caller(context)
+        try:
+            return await self._bridge.route(request, caller)
+        except NotOwner as error:
+            metadata = context.invocation_metadata() or ()
+            return await self._forward(error, _ROUTE, request, pb.RouteToClusterResponse, metadata, caller, context)
 
     async def GetHealth(self, _request: pb.GetHealthRequest, _context: Any) -> pb.GetHealthResponse:
         return await self._overview.health()
@@ -172,14 +192,26 @@ class EngineService(EngineV1ServiceServicer):
 
 
 def _rejected(error: PipestreamError | TimeoutError | grpc.aio.AioRpcError) -> tuple[Status, Any, str]:
-    if isinstance(error, grpc.aio.AioRpcError):
-        code = str(dict(error.trailing_metadata() or ()).get(ERROR_CODE, error.code().name))
-        message, may_retry = f"{code}: {error.details()}", error.code() in TRANSIENT_CODES
-    else:
-        code, message = status_of(error).error_code, coded_message(error)
-        may_retry = isinstance(error, TimeoutError) or error.transient
+    code, message, may_retry = _failure_of(error)
     status = Status.STATUS_RETRYABLE_REJECTED if may_retry else Status.STATUS_PERMANENT_REJECTED
     return status, pb.IntakeHandoffResponse(accepted=False, message=message), code
+
+
+def _failure_of(error: PipestreamError | TimeoutError | grpc.aio.AioRpcError) -> tuple[str, str, bool]:
+    """Return the code and the message of an error, of this process or of the owner, and whether to try again."""
+    if isinstance(error, grpc.aio.AioRpcError):
+        code = str(dict(error.trailing_metadata() or ()).get(ERROR_CODE, error.code().name))
+        return code, f"{code}: {error.details()}", error.code() in TRANSIENT_CODES
+    may_retry = isinstance(error, TimeoutError) or error.transient
+    return status_of(error).error_code, coded_message(error), may_retry
+
+
+def _with_own_key(caller: Caller, message: pb.ProcessStreamRequest) -> Caller:
+    """Return the caller of one message of a stream: the key of the whole call is told apart by where the stream is."""
+    stream = message.stream
+    if not caller.key:
+        return caller
+    return replace(caller, key=f"{caller.key}/{stream.stream_id}/{stream.current_node_id}/{stream.hop_count}")
 
 
 def _stream_response(request: pb.ProcessStreamRequest, processed: Processed) -> pb.ProcessStreamResponse:

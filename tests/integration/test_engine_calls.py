@@ -154,6 +154,53 @@ def test_process_stream_answers_in_order_with_the_updated_streams(live, unique):
     assert answers[3].metrics.hop_count == 1
 
 
+@pytest.fixture
+def shared(settings, unique):
+    """Two engines that share the slots, so that the first has to forward the calls of some keys."""
+    apply(settings, graph_text(unique, {"id: first,": "id: first, visibility: public,"}))
+    changes = {"engine_name": unique, "engine_slots": 2, "lease_ttl_s": 5.0}
+    with engine(settings, **changes) as first, engine(settings, **changes) as second:
+        slots = [each.running.overview._slots for each in (first, second)]
+        wait_until(lambda: [len(each.held) for each in slots] == [1, 1])
+        (number,) = slots[1].held
+        wait_until(lambda: slots[0]._owner(number) == second.address)
+        yield first
+
+
+def test_each_message_of_process_stream_has_its_own_key_and_is_forwarded_to_the_owner_of_it(shared, unique):
+    streams = [at_node("first", f"doc-{number}") for number in range(10)]
+    requests = [pb.ProcessStreamRequest(stream=stream) for stream in streams]
+
+    first, second = (
+        list(shared.stub.ProcessStream(iter(requests), timeout=120, metadata=[(IDEMPOTENCY_KEY, "k")]))
+        for _ in range(2)
+    )
+    found = read_topic(shared.settings, f"pipestream.{unique}.second")
+
+    assert [(answer.success, answer.message) for answer in (*first, *second)] == [(True, "")] * 20
+    assert [answer.updated_stream.document.doc_id for answer in first] == [f"doc-{number}" for number in range(10)]
+    assert [answer.metrics.cache_hit for answer in (*first, *second)] == [False] * 10 + [True] * 10
+    assert sorted(each.doc_id for each in found) == [f"doc-{number}" for number in range(10)]
+
+
+def test_a_route_to_a_cluster_is_forwarded_to_the_owner_of_its_key(shared, unique):
+    requests = [
+        pb.RouteToClusterRequest(
+            target_cluster_id=unique, target_node_id="first", stream=at_node("elsewhere", f"doc-{number}")
+        )
+        for number in range(10)
+    ]
+
+    answers = [
+        shared.stub.RouteToCluster(request, timeout=120, metadata=[(IDEMPOTENCY_KEY, request.stream.stream_id)])
+        for request in requests * 2
+    ]
+    found = read_topic(shared.settings, f"bridge.{unique}.first")
+
+    assert all(answer.success for answer in answers)
+    assert sorted(each.doc_id for each in found) == [f"doc-{number}" for number in range(10)]
+
+
 def test_route_to_cluster_writes_to_the_bridge_topic(live, unique):
     live.apply(graph_text(unique, {"id: first,": "id: first, visibility: public,"}))
     stream = at_node("elsewhere", "doc-1")
