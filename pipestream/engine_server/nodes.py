@@ -88,6 +88,11 @@ class NodeCalls:
         :raises NodeProblems, NodeNotReady: nothing was done; all that is wrong is listed.
         :raises NotOwner: another process accepts this key.
         """
+        keyed = self._desk.keyed(f"node/{caller.key}" if caller.key else "", _identity(request.stream))
+        # Before anything else: a repeat gets the first answer, also if its graph takes no documents any more.
+        answer = keyed.find()
+        if answer is not None:
+            return Processed(ProcessNodeResponse.FromString(answer), is_repeat=True)
         served = self._find(request)
         node = served.graph.node_by_id[request.stream.current_node_id]
         # Whoever calls for a node of some engine means this one, whatever name it has there.
@@ -96,10 +101,6 @@ class NodeCalls:
         way = local.ways[node.node_id]
         if way.problems:
             raise NodeNotReady([f"graph {served.graph.graph_id}: {problem}" for problem in way.problems])
-        keyed = self._desk.keyed(f"node/{caller.key}" if caller.key else "", _identity(request.stream))
-        answer = keyed.find()
-        if answer is not None:
-            return Processed(ProcessNodeResponse.FromString(answer), is_repeat=True)
         with served.in_use():
             return await self._process(request, caller, keyed, local)
 

@@ -154,6 +154,15 @@ def test_process_stream_answers_in_order_with_the_updated_streams(live, unique):
     assert answers[3].metrics.hop_count == 1
 
 
+def test_a_repeat_of_process_node_gets_the_first_answer_also_when_its_graph_is_in_design(live, unique):
+    live.apply(graph_text(unique))
+    first = process(live, unique, "doc-1", key=f"{unique}-k")
+    live.apply(graph_text(unique, {"cluster: ": "mode: design\ncluster: "}))
+
+    assert process(live, unique, "doc-1", key=f"{unique}-k") == first
+    assert not process(live, unique, "doc-2").success
+
+
 @pytest.fixture
 def shared(settings, unique):
     """Two engines that share the slots, so that the first has to forward the calls of some keys."""
