@@ -16,23 +16,21 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import closing
-from functools import partial
 
 from pipestream.deployment.active import ActiveGraphs
 from pipestream.deployment.versions import GraphVersions
 from pipestream.drain.caller import watch_caller
 from pipestream.errors import PipestreamError, SettingsInvalid
 from pipestream.ids import new_run_id
-from pipestream.kafka.broker import Broker
-from pipestream.leases import LeaseKeeper, LeaseStore, open_lease_store
-from pipestream.leases.names import leased_lane, name_holder
+from pipestream.leases import LeaseStore, open_lease_store
+from pipestream.leases.names import name_holder
 from pipestream.settings import Settings, load_settings
-from pipestream.stream.executors import RunnerExecutor
+from pipestream.stream.executors import Executor, RunnerExecutor
 from pipestream.stream.health import health_of
+from pipestream.stream.open_streams import OpenStreams
 from pipestream.stream.recorder import Recorder
 from pipestream.stream.shares import SlotKey
-from pipestream.stream.topic_stream import TopicStream
-from pipestream.stream.wanted import StreamSpec, find_wanted
+from pipestream.stream.wanted import StreamSpec
 from pipestream.stream.worker import StreamWorker
 from pipestream.telemetry.endpoint import TelemetryEndpoint
 from pipestream_spark.runner import SparkRunner
@@ -101,8 +99,8 @@ def run_streams(
     return 1 if streams.is_spark_gone else 0
 
 
-class SparkStreams:
-    """Says which slots this process is to drain, and opens their streams on the shared session."""
+class SparkStreams(OpenStreams):
+    """The streams of this process, on the shared session."""
 
     def __init__(
         self,
@@ -115,15 +113,9 @@ class SparkStreams:
         graph_ids: list[str] | None,
         stop: threading.Event,
     ) -> None:
-        self._settings = settings
-        self._leases = leases
-        self._graphs = graphs
-        self._recorder = recorder
+        super().__init__(settings, leases, graphs, recorder, run_id=run_id, graph_ids=graph_ids or ())
         self._session = session
-        self._run_id = run_id
-        self._graph_ids = graph_ids
         self._stop = stop
-        self._broker = Broker(settings)
         self.is_spark_gone = False
 
     def find_wanted(self) -> Mapping[SlotKey, StreamSpec]:
@@ -134,26 +126,11 @@ class SparkStreams:
             log.error("%s", error)
             self.is_spark_gone = True
             self._stop.set()
-        active = self._graphs.read()
-        if self._graph_ids:
-            active = {graph_id: kept for graph_id, kept in active.items() if graph_id in self._graph_ids}
-        has_leases = self._settings.leases != "none"
-        return find_wanted(active, self._leases.desired, self._broker.existing(), has_leases=has_leases)
+        return super().find_wanted()
 
-    def open(self, spec: StreamSpec, keeper: LeaseKeeper) -> TopicStream:
-        """Open the stream of a slot."""
+    def _open_executor(self, spec: StreamSpec, settings: Settings) -> Executor:
         runner = SparkRunner(f"stream {spec.topic}", self._session.find)
-        return TopicStream(
-            spec.topic,
-            partial(self._graphs.find, leased_lane(keeper.lease.name)),
-            keeper,
-            self._leases,
-            self._settings,
-            RunnerExecutor(self._settings, runner, runner.cancel, self._broker),
-            self._recorder,
-            run_id=self._run_id,
-            broker=self._broker,
-        )
+        return RunnerExecutor(settings, runner, runner.cancel, self._broker)
 
 
 def _telemetry(settings: Settings, port: int, worker: StreamWorker, stop: threading.Event) -> TelemetryEndpoint:

@@ -1,25 +1,20 @@
-"""Open the streams of a sidecar, with what they share: graphs, broker, recorder, chunk sizes."""
+"""Open the streams of a sidecar, in chunks of the size that an operator has set for a cluster."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 
 from pipestream.deployment.active import ActiveGraphs
-from pipestream.kafka.broker import Broker
-from pipestream.leases.keeper import LeaseKeeper
-from pipestream.leases.names import leased_lane
-from pipestream.leases.store import DesiredState, LeaseStore, TopicMode
+from pipestream.leases.store import LeaseStore
 from pipestream.settings import Settings
-from pipestream.stream.executors import WarmExecutor
+from pipestream.stream.executors import Executor, WarmExecutor
+from pipestream.stream.open_streams import OpenStreams
 from pipestream.stream.recorder import Recorder
-from pipestream.stream.shares import SlotKey
-from pipestream.stream.topic_stream import TopicStream
-from pipestream.stream.wanted import StreamSpec, find_wanted
+from pipestream.stream.wanted import StreamSpec
 
 
-class SidecarStreams:
-    """Says which slots a sidecar is to drain, and opens their streams."""
+class SidecarStreams(OpenStreams):
+    """The streams of a sidecar: warm in this process, or handed to an engine."""
 
     def __init__(
         self,
@@ -34,41 +29,16 @@ class SidecarStreams:
         """
         :param engine: the address of an engine that processes the documents; empty: this process does.
         """
-        self._settings = settings
-        self._leases = leases
-        self._graphs = graphs
-        self._recorder = recorder
-        self._run_id = run_id
+        super().__init__(settings, leases, graphs, recorder, run_id=run_id)
         self._engine = engine
-        self._broker = Broker(settings)
         self._guard = threading.Lock()
         self._chunk_records: dict[str, int] = {}
 
-    def find_wanted(self) -> Mapping[SlotKey, StreamSpec]:
-        """Return the slots that are to be drained now."""
-        has_leases = self._settings.leases != "none"
-        wanted = find_wanted(self._graphs.read(), self._leases.desired, self._broker.existing(), has_leases=has_leases)
-        if not has_leases:
-            # This store forgets everything with the process; streams ask it whether a topic is to be streamed.
-            for spec in wanted.values():
-                self._leases.set_desired(spec.topic, DesiredState(mode=TopicMode.STREAMING))
-        return wanted
+    def _settings_of(self, spec: StreamSpec) -> Settings:
+        return self._settings.model_copy(update={"chunk_records": self.chunk_records(spec.graph.cluster_id)})
 
-    def open(self, spec: StreamSpec, keeper: LeaseKeeper) -> TopicStream:
-        """Open the stream of a slot."""
-        graph_id = leased_lane(keeper.lease.name)
-        settings = self._settings.model_copy(update={"chunk_records": self.chunk_records(spec.graph.cluster_id)})
-        return TopicStream(
-            spec.topic,
-            lambda: self._graphs.find(graph_id),
-            keeper,
-            self._leases,
-            settings,
-            WarmExecutor(settings, engine=self._engine),
-            self._recorder,
-            run_id=self._run_id,
-            broker=self._broker,
-        )
+    def _open_executor(self, _spec: StreamSpec, settings: Settings) -> Executor:
+        return WarmExecutor(settings, engine=self._engine)
 
     def chunk_records(self, cluster_id: str) -> int:
         """Return how many records a transaction of a cluster's topics has at most."""
