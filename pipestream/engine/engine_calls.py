@@ -1,4 +1,5 @@
-"""What all calls of another engine have in common: an engine that is not ready is waited for.
+"""What all calls of another engine have in common: a large document is sent by reference, and an engine that is not
+ready is waited for.
 
 An engine may answer and still not be able to take any stream of a node: it has not read the graph yet, the datasource
 is paused there, a module is not installed there. No document is to blame for that, so none fails because of it.
@@ -11,11 +12,17 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pipestream.documents.references import stream_key
 from pipestream.errors import ModuleDown, ModuleFailed
+from pipestream.objects.store import open_store
+from pipestream.wire import DocumentReference, PipeStream
 
 if TYPE_CHECKING:
     from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import ProcessNodeResponse
+    from pipestream.settings import Settings
 
+# What a request has besides its stream, with room to spare.
+_MESSAGE_MARGIN = 1_024
 _PAUSE_S = 0.1
 _PAUSE_MAX_S = 2.0
 # The code with which an engine's answer begins where its own state is the reason; see ``rpc/status.py``.
@@ -58,3 +65,24 @@ def check_processed(answer: ProcessNodeResponse, engine: str) -> None:
     if answer.error_message.partition(":")[0] == _NOT_READY:
         raise EngineNotReady(answer.error_message)
     raise ModuleFailed(f"{engine}: {answer.error_message}", log_entries=list(answer.log_entries))
+
+
+def sendable(stream: PipeStream, settings: Settings | None) -> PipeStream:
+    """Return a stream as it is sent: a document too large for a message is stored, and a reference is sent.
+
+    Its key is derived, so that a repeated call writes the same object again.
+
+    :param settings: where it is stored, and what is too large; without them the stream is sent as it is.
+    """
+    if settings is None or stream.ByteSize() <= settings.grpc_max_message_bytes - _MESSAGE_MARGIN:
+        return stream
+    account_id = stream.metadata.account_id
+    key = stream_key(account_id, stream.stream_id, stream.current_node_id)
+    key = f"{key.removesuffix('.pb')}.handover.{stream.hop_count}.pb"
+    with open_store(settings.store_uri, settings) as store:
+        store.put(key, stream.document.SerializeToString(deterministic=True))
+    reference = DocumentReference(doc_id=stream.document.doc_id, account_id=account_id, object_key=key)
+    sent = PipeStream()
+    sent.CopyFrom(stream)
+    sent.document_ref.CopyFrom(reference)  # takes the document's place
+    return sent

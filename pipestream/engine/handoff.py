@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from pipestream.engine.engine_calls import EngineNotReady, call_when_ready, check_processed
+from pipestream.engine.engine_calls import EngineNotReady, call_when_ready, check_processed, sendable
 from pipestream.engine.process import Services
 from pipestream.engine.services import open_services
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import IntakeHandoffRequest, ProcessNodeRequest
@@ -44,7 +44,7 @@ def open_handoff(
 
     def open_engine(target: str, context: PluginContext) -> EngineHandoff:
         security = channel_security(context.settings)
-        return EngineHandoff(target, security, is_intake=is_intake, wait_s=settings.module_wait_s)
+        return EngineHandoff(target, security, is_intake=is_intake, wait_s=settings.module_wait_s, settings=settings)
 
     return version, open_services(version, settings, [node_id], open_engine=open_engine)
 
@@ -70,14 +70,17 @@ class EngineHandoff:
         *,
         is_intake: bool,
         wait_s: float,
+        settings: Settings | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """
         :param wait_s: how long an engine that is not there, or not ready, is waited for.
+        :param settings: where a document goes that is too large for a message; without them it is sent as it is.
         """
         self._name = f"engine {target}"
         self._is_intake = is_intake
         self._wait_s = wait_s
+        self._settings = settings
         self._sleep = sleep
         self._channel = open_channel(target, security)
         self._stub: Any = EngineV1ServiceStub(self._channel)  # type: ignore[no-untyped-call]
@@ -89,8 +92,12 @@ class EngineHandoff:
         :raises ModuleUnavailable: it is there, and the same call may succeed later.
         :raises ModuleFailed: it refuses the stream.
         """
+        sent = PipeStream()
+        sent.CopyFrom(sendable(stream, self._settings))
+        # A trace that this process began is another one at a repeat, and the same key must have the same content.
+        sent.metadata.ClearField("trace_id")
         call_when_ready(
-            lambda: self._call(stream, idempotency_key, timeout_s), self._name, self._wait_s, sleep=self._sleep
+            lambda: self._call(sent, idempotency_key, timeout_s), self._name, self._wait_s, sleep=self._sleep
         )
 
     def close(self) -> None:
@@ -98,15 +105,11 @@ class EngineHandoff:
         self._channel.close()
 
     def _call(self, stream: PipeStream, key: str, timeout_s: float) -> None:
-        sent = PipeStream()
-        sent.CopyFrom(stream)
-        # A trace that this process began is another one at a repeat, and the same key must have the same content.
-        sent.metadata.ClearField("trace_id")
         try:
             if self._is_intake:
-                self._hand_in(sent, key, timeout_s)
+                self._hand_in(stream, key, timeout_s)
             else:
-                self._process_node(sent, key, timeout_s)
+                self._process_node(stream, key, timeout_s)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
                 raise EngineNotReady(error.details() or "") from None

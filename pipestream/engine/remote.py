@@ -6,25 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from pipestream.documents.references import stream_key
-from pipestream.engine.engine_calls import call_when_ready, check_processed
+from pipestream.engine.engine_calls import call_when_ready, check_processed, sendable
 from pipestream.errors import ModuleFailed, ModuleUnavailable
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import ProcessNodeRequest
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import EngineV1ServiceStub
 from pipestream.modules.remote import IDEMPOTENCY_KEY
 from pipestream.modules.statuses import TRANSIENT_CODES
-from pipestream.objects.store import open_store
 from pipestream.rpc.channels import PLAIN_TEXT, open_channel
 from pipestream.rpc.security import ChannelSecurity, channel_security
-from pipestream.wire import DocumentReference, PipeStream
+from pipestream.wire import PipeStream
 
 if TYPE_CHECKING:
     from pipestream.plugins import PluginContext
     from pipestream.settings import Settings
-
-
-# What a request has besides its stream, with room to spare.
-_MESSAGE_MARGIN = 1_024
 
 
 class RemoteEngine:
@@ -48,7 +42,7 @@ class RemoteEngine:
         :raises ModuleDown: it cannot process any stream at the node, and that did not change in time.
         :raises ModuleFailed: it answered with an error.
         """
-        request = ProcessNodeRequest(stream=self._sendable(stream))
+        request = ProcessNodeRequest(stream=sendable(stream, self._settings))
         call_when_ready(lambda: self._call(request, idempotency_key, timeout_s), self._name, self._wait_s)
 
     def _call(self, request: ProcessNodeRequest, idempotency_key: str, timeout_s: float) -> None:
@@ -62,25 +56,6 @@ class RemoteEngine:
                 raise ModuleUnavailable(message) from None
             raise ModuleFailed(message, error_type=code.name) from None
         check_processed(response, self._name)
-
-    def _sendable(self, stream: PipeStream) -> PipeStream:
-        """Return the stream as it is sent: a document too large for a message is stored, and a reference is sent.
-
-        Its key is derived, so that a repeated call writes the same object again.
-        """
-        settings = self._settings
-        if settings is None or stream.ByteSize() <= settings.grpc_max_message_bytes - _MESSAGE_MARGIN:
-            return stream
-        account_id = stream.metadata.account_id
-        key = stream_key(account_id, stream.stream_id, stream.current_node_id)
-        key = f"{key.removesuffix('.pb')}.handover.{stream.hop_count}.pb"
-        with open_store(settings.store_uri, settings) as store:
-            store.put(key, stream.document.SerializeToString(deterministic=True))
-        reference = DocumentReference(doc_id=stream.document.doc_id, account_id=account_id, object_key=key)
-        sent = PipeStream()
-        sent.CopyFrom(stream)
-        sent.document_ref.CopyFrom(reference)  # takes the document's place
-        return sent
 
     def close(self) -> None:
         """Give the connection back."""

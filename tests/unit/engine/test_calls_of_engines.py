@@ -1,4 +1,4 @@
-"""An engine that answers but cannot take any document is waited for; only what is wrong with a document fails it."""
+"""Calls of other engines: one that cannot take any document is waited for, and large documents go by reference."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import (
     EngineV1ServiceServicer,
     add_EngineV1ServiceServicer_to_server,
 )
+from pipestream.objects.store import open_store
 from pipestream.settings import Settings
-from pipestream.wire import PipeStream
+from pipestream.wire import PipeDoc, PipeStream
 
 NOT_THERE = ProcessNodeResponse(error_message="INVALID_STATE: graph 'g' has no node 'a'")
 NOT_ACCEPTED = IntakeHandoffResponse(message="no applied graph has the datasource 'files'")
@@ -54,13 +55,18 @@ def engine():
     server.stop(None).wait()
 
 
+@pytest.fixture
+def settings(tmp_path):
+    return Settings(module_wait_s=0.5, store_uri=tmp_path.as_uri(), grpc_max_message_bytes=100_000)
+
+
 @pytest.fixture(params=["intake", "node", "remote"])
-def caller(request, engine):
+def caller(request, engine, settings):
     """Whoever calls an engine, with what the engine answers while it is not ready, and when it has taken a stream."""
     if request.param == "remote":
-        caller = RemoteEngine(engine.address, settings=Settings(module_wait_s=0.5))
+        caller = RemoteEngine(engine.address, settings=settings)
     else:
-        caller = EngineHandoff(engine.address, is_intake=request.param == "intake", wait_s=0.5)
+        caller = EngineHandoff(engine.address, is_intake=request.param == "intake", wait_s=0.5, settings=settings)
     is_intake = request.param == "intake"
     caller.not_ready = NOT_ACCEPTED if is_intake else NOT_THERE
     caller.taken = IntakeHandoffResponse(accepted=True) if is_intake else ProcessNodeResponse(success=True)
@@ -98,3 +104,20 @@ def test_a_document_that_is_refused_fails_at_once(engine, caller):
         caller.process(stream(), "key", 30)
 
     assert len(engine.taken) == 1
+
+
+def test_a_document_that_is_too_large_for_a_message_is_sent_by_reference(engine, caller, settings):
+    engine.answers = [caller.taken]
+    large = stream()
+    large.document.search_metadata.title = "x" * 100_000
+
+    caller.process(large, "key", 30)
+    caller.process(large, "key", 30)
+
+    first, repeated = (request.stream for request in engine.taken)
+    assert first == repeated
+    assert not first.HasField("document")
+    assert first.document_ref.doc_id == "d1"
+    with open_store(settings.store_uri, settings) as store:
+        assert PipeDoc.FromString(store.get(first.document_ref.object_key)) == large.document
+    assert large.HasField("document")
