@@ -76,7 +76,7 @@ class Recorder:
             entries = _take(parts)
             try:
                 self._enter(entries)
-            except PipestreamError:
+            except BaseException:
                 parts.put_back()
                 raise
             parts.settle()
@@ -93,8 +93,8 @@ class Recorder:
                 # It changed nothing. Find out whose it is, so that the others are recorded.
                 for parts, entries in taken:
                     self._enter_alone(parts, entries)
-            except PipestreamError as error:
-                log.warning("not recorded for now: %s", error)
+            except Exception as error:
+                _warn("what was drained", error)
                 for parts, _ in taken:
                     parts.put_back()
             else:
@@ -109,8 +109,8 @@ class Recorder:
             self._conflicts[parts] = error
             parts.put_back()
             self._joined[parts]()
-        except PipestreamError as error:
-            log.warning("%s: not recorded for now: %s", parts.topic, error)
+        except Exception as error:
+            _warn(parts.topic, error)
             parts.put_back()
         else:
             parts.settle()
@@ -137,6 +137,11 @@ class Recorder:
                 self.record()
             except Exception:  # a bug must not end the recording silently
                 log.exception("recording failed")
+
+
+def _warn(what: str, error: Exception) -> None:
+    """Say that something is tried again. An error that is not ours is a bug, so its trace is wanted."""
+    log.warning("%s: not recorded for now: %s", what, error, exc_info=not isinstance(error, PipestreamError))
 
 
 def _take(parts: Unrecorded) -> list[Entry]:

@@ -97,8 +97,9 @@ def test_a_conflict_of_one_stream_does_not_keep_the_others_from_being_recorded(r
         recorder.leave(streams[1])
 
 
-def test_a_ledger_that_does_not_answer_gets_everything_the_next_time(recorder, ledger, streams):
-    ledger.error = LedgerBusy("for a test")
+@pytest.mark.parametrize("error", [LedgerBusy("for a test"), ValueError("of a library")], ids=["ours", "of others"])
+def test_a_ledger_that_does_not_answer_gets_everything_the_next_time(recorder, ledger, streams, error):
+    ledger.error = error
     recorder.record()
     ledger.error = None
 
@@ -123,9 +124,10 @@ def test_a_stream_that_leaves_is_recorded_at_once_and_not_again(recorder, ledger
     assert ledger.commits == [["c"], ["a", "b"]]
 
 
-def test_leaving_says_that_the_ledger_did_not_answer(recorder, ledger, streams):
-    ledger.error = LedgerBusy("for a test")
+@pytest.mark.parametrize("error", [LedgerBusy("for a test"), ValueError("of a library")], ids=["ours", "of others"])
+def test_leaving_says_that_the_ledger_did_not_answer(recorder, ledger, streams, error):
+    ledger.error = error
 
-    with pytest.raises(LedgerBusy):
+    with pytest.raises(type(error)):
         recorder.leave(streams[0])
     assert streams[0].waiting == ["a"], "the next holder recovers it"
