@@ -214,8 +214,9 @@ class StreamWorker:
             slots = list(self._slots.values())
         for slot in slots:
             slot.end("the worker ends")
+        deadline = time.monotonic() + self._settings.sidecar_stop_s
         for slot in slots:
-            slot.join(self._settings.sidecar_stop_s)
+            slot.join(max(0.0, deadline - time.monotonic()))
         left = [str(slot.key) for slot in slots if slot.is_alive]
         if left:
             log.error("these slots did not end in time, and their leases run out by themselves: %s", ", ".join(left))

@@ -53,6 +53,7 @@ class PretendStream:
         try:
             while not stop.wait(0.01) and not self.keeper.lost.is_set():
                 self.positions = {0: self.positions[0] + 1}
+            self.world.go_on.wait(60)
         finally:
             with self.world.guard:
                 del self.world.running[self.key]
@@ -71,6 +72,9 @@ class World:
         self.running = {}
         self.opened = Counter()
         self.guard = threading.Lock()
+        self.go_on = threading.Event()
+        """Cleared: a stream that is stopped hangs."""
+        self.go_on.set()
         self._workers = {}
 
     def want(self, *topics, replicas=1, graph_hash="h1"):
@@ -123,4 +127,5 @@ def world(tmp_path):
     file.write_text(GRAPH)
     world = World(tmp_path / "leases", load_graph(file))
     yield world
+    world.go_on.set()
     world.stop_all()

@@ -6,7 +6,7 @@ import pytest
 
 from pipestream.errors import LeaseStoreUnavailable, TopicMissing
 from pipestream.stream.shares import SlotKey
-from pipestream.stream.slot_thread import SlotState
+from pipestream.stream.slot_thread import SlotState, SlotThread
 from pipestream_testing.waiting import wait_until
 
 TOPICS = [f"intake.d{number}" for number in range(6)]
@@ -25,6 +25,22 @@ def test_a_worker_drains_what_is_wanted_and_gives_all_back_when_it_ends(world):
 
     assert world.running == {}
     assert not [found for found in world.store.assignments() if found.holder]
+
+
+def test_a_worker_waits_for_all_slots_that_hang_no_longer_than_for_one(world, monkeypatch):
+    world.want(*TOPICS)
+    world.start("a", sidecar_stop_s=2)
+    world.wait_counts(a=6)
+    waits = []
+    join = SlotThread.join
+    monkeypatch.setattr(SlotThread, "join", lambda slot, wait_s: waits.append(wait_s) or join(slot, wait_s))
+    world.go_on.clear()
+
+    world.stop("a")
+
+    assert len(waits) == 6
+    assert len(world.running) == 6
+    assert waits[1:] == [0.0] * 5
 
 
 def test_a_worker_that_comes_gets_its_share_and_one_that_leaves_gives_it_back(world):
