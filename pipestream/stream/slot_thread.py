@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from pipestream.errors import PipestreamError
+from pipestream.errors import LeaseLost, PipestreamError
 from pipestream.leases.keeper import LeaseKeeper
 from pipestream.leases.store import Lease, LeaseStore
 from pipestream.stream.shares import SlotKey
@@ -48,6 +48,9 @@ class SlotStream(Protocol):
 
     def run(self, stop: threading.Event) -> StreamEnded:
         """Drain until asked to stop, or until there is a reason to end; everything is then recorded."""
+
+    def cancel(self, why: LeaseLost) -> None:
+        """Stop what is under way before its next transaction: the lease is lost. Called from another thread."""
 
 
 OpenStream = Callable[[StreamSpec, LeaseKeeper], SlotStream]
@@ -180,7 +183,7 @@ class SlotThread:
 
     def _main(self) -> None:
         try:
-            with LeaseKeeper(self._leases, self._lease, on_lost=lambda _: self.end("the lease is lost")) as keeper:
+            with LeaseKeeper(self._leases, self._lease, on_lost=self._lose) as keeper:
                 while not self._is_ending:
                     self._wait_while_paused()
                     if not self._is_ending:
@@ -191,6 +194,13 @@ class SlotThread:
             log.exception("%s: unexpected", self.key)
         finally:
             self._on_end()
+
+    def _lose(self, why: LeaseLost) -> None:
+        self.end("the lease is lost")
+        with self._changed:
+            stream = self._stream
+        if stream is not None:
+            stream.cancel(why)
 
     def _wait_while_paused(self) -> None:
         with self._changed:

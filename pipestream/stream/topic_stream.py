@@ -2,8 +2,9 @@
 
 The contract, for whoever holds leases (``worker.py``)::
 
-    with LeaseKeeper(store, lease, on_lost=...) as keeper:
-        ended = TopicStream(topic, find_graph, keeper, store, settings, executor, recorder).run(stop)
+    with LeaseKeeper(store, lease, on_lost=lambda why: stream.cancel(why)) as keeper:
+        stream = TopicStream(topic, find_graph, keeper, store, settings, executor, recorder)
+        ended = stream.run(stop)
     # The lease is released here, after everything that was drained is in the ledger.
 
 ``run`` returns when ``stop`` is set, when the lease is lost, when the topic is no longer to be streamed (stopped, in
@@ -24,7 +25,7 @@ from pipestream.drain.live_lane import LiveLane
 from pipestream.drain.range_task import ordered_transactional_id
 from pipestream.drain.request import DrainRequest, HeldSlot
 from pipestream.drain.slot_run import enter_recovered
-from pipestream.errors import LedgerConflict, PipestreamError
+from pipestream.errors import LeaseLost, LedgerConflict, PipestreamError
 from pipestream.graph.proto import graph_hash
 from pipestream.ids import new_run_id
 from pipestream.kafka.broker import Broker
@@ -154,6 +155,10 @@ class TopicStream:
                 pause_s = min(2 * pause_s, self._settings.stream_pause_max_s)
             else:
                 pause_s = _FIRST_PAUSE_S
+
+    def cancel(self, why: LeaseLost) -> None:
+        """Stop what is under way before its next transaction: the lease is lost. May be called from any thread."""
+        self._executor.cancel(why)
 
     def _find_wanted(self) -> Wanted | str:
         return find_wanted(self.topic, self._keeper.lease.slot, self._find_graph(), self._leases.desired(self.topic))

@@ -41,6 +41,9 @@ class PretendStream:
         self.key = SlotKey(keeper.lease.name, keeper.lease.slot)
         self.positions = {0: 0}
 
+    def cancel(self, why):
+        self.world.cancelled.append((self.key, why))
+
     def run(self, stop):
         if error := self.world.errors.get(self.spec.topic):
             if not isinstance(error, PipestreamError):
@@ -71,6 +74,7 @@ class World:
         self.errors = {}
         self.running = {}
         self.opened = Counter()
+        self.cancelled = []
         self.guard = threading.Lock()
         self.go_on = threading.Event()
         """Cleared: a stream that is stopped hangs."""

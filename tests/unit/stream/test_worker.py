@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipestream.errors import LeaseStoreUnavailable, TopicMissing
+from pipestream.errors import LeaseLost, LeaseStoreUnavailable, TopicMissing
 from pipestream.stream.shares import SlotKey
 from pipestream.stream.slot_thread import SlotState, SlotThread
 from pipestream_testing.waiting import wait_until
@@ -184,6 +184,9 @@ def test_a_slot_whose_lease_was_taken_away_is_let_go_and_acquired_anew(world):
     wait_until(lambda: world.store.assignments("intake.d0") and world.counts() == {"a": 1})
     wait_until(lambda: len(world.running) == 1)
     assert world.store.assignments("intake.d0")[0].token > before.token
+    [(key, why)] = world.cancelled
+    assert key == SlotKey("intake.d0@g", 0)
+    assert isinstance(why, LeaseLost)
 
 
 def test_while_the_lease_store_does_not_answer_what_is_drained_is_drained_on(world, monkeypatch):
