@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from pipestream.errors import TerminalError
 from pipestream.live.owner import GuardGone, OwnedServer, is_guarded, own_server, stop_abandoned
-from pipestream.live.servers import server_command, server_environment, server_url
+from pipestream.live.servers import server_command, server_environment, server_stop_s, server_url
 from pipestream.live.spec import Place, ServerSpec
 from pipestream.live.watch import look_at
 from pipestream.settings import load_settings
@@ -130,13 +130,15 @@ class LiveServerOperator(BaseOperator):
 
     def _own(self, context: Context) -> None:
         ti = context["ti"]
+        settings = load_settings()
         owner = f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{ti.try_number}@{socket.gethostname()}:{os.getpid()}"
         spec = ServerSpec(
             self.server,
             tuple(self.command or ()),
             {**server_environment(self.server), **self.environment, **lease_settings(self.consul_conn_id)[1]},
+            stop_timeout_s=server_stop_s(self.server, settings),
         )
-        place = Place(load_settings().live_folder)
+        place = Place(settings.live_folder)
         try:
             is_running = is_guarded(spec, place)
             if not is_running:

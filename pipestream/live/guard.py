@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,14 +35,16 @@ log = logging.getLogger("pipestream.guard")
 class Guard:
     """Keeps one server running for as long as its desk says that somebody wants it."""
 
-    def __init__(self, spec: ServerSpec, desk: Desk) -> None:
+    def __init__(self, spec: ServerSpec, place: Place, desk: Desk) -> None:
         self._spec = spec
+        self._place = place
         self._desk = desk
         self._process: subprocess.Popen[bytes] | None = None
         self._record: ProcessRecord | None = None
         self._started = 0.0
         self._next_start = 0.0
         self._pause_s = spec.backoff_s
+        self._is_log_unbounded = False
 
     def run(self) -> None:
         """Return when nobody wants the server any more, and it has ended."""
@@ -50,6 +53,7 @@ class Guard:
                 self._stop("restarting %s, as its owner asked")
             self._start_if_due()
             self._notice_end()
+            self._bound_log()
             self._desk.wait(_POLL_S)
         self._stop("stopping %s: nobody owns it")
 
@@ -82,6 +86,23 @@ class Guard:
         self._next_start = time.monotonic() + self._pause_s
         self._pause_s = min(2 * self._pause_s, self._spec.backoff_max_s)
 
+    def _bound_log(self) -> None:
+        """Begin a log again that has become large.
+
+        The server keeps the file open, so the file stays and its content is moved. What is said in the moment between
+        the copy and the cut is lost.
+        """
+        file = self._place.log(self._spec.key)
+        try:
+            if file.stat().st_size > self._spec.log_bytes:
+                shutil.copyfile(file, self._place.old_log(self._spec.key))
+                os.truncate(file, 0)
+        except OSError as error:
+            # Said once: this goes into the same log.
+            if not self._is_log_unbounded:
+                log.warning("%s cannot be begun again: %s", file, error)
+            self._is_log_unbounded = True
+
     def _stop(self, why: str) -> None:
         if self._process is None or self._record is None:
             return
@@ -111,7 +132,7 @@ def main() -> int:
         signal.signal(number, lambda *_: desk.close_down())
     try:
         with desk:
-            Guard(spec, desk).run()
+            Guard(spec, place, desk).run()
     except Exception:
         log.exception("the guard of %s failed", spec.name)
         raise

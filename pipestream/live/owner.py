@@ -21,7 +21,6 @@ from pipestream.live.spec import Place, ServerSpec
 _ANSWER_S = 10.0
 _START_S = 60.0
 _POLL_S = 0.1
-_LOG_BYTES = 20 * 1024 * 1024
 
 
 class GuardGone(TransientError):
@@ -87,13 +86,15 @@ class OwnedServer:
         return False
 
 
-def own_server(spec: ServerSpec, place: Place, owner: str, timeout_s: float = _START_S) -> OwnedServer:
+def own_server(spec: ServerSpec, place: Place, owner: str, timeout_s: float | None = None) -> OwnedServer:
     """Own a server: the one that runs, else a new one.
 
     :param owner: names this owner in the guard's log; unique among the owners of the server.
+    :param timeout_s: unless given, long enough for an earlier server to end.
     :raises GuardGone: a guard could not be started.
     """
     place.prepare()
+    timeout_s = _START_S + spec.stop_timeout_s if timeout_s is None else timeout_s
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         with _locked(place.lock(spec.key)):
@@ -156,9 +157,6 @@ def _wait_for_end(keys: list[str], place: Place, wait_s: float) -> None:
 
 def _start_guard(spec: ServerSpec, place: Place) -> None:
     """Start a guard and return when its socket answers. It belongs to no process after that."""
-    log_file = place.log(spec.key)
-    if log_file.is_file() and log_file.stat().st_size > _LOG_BYTES:
-        log_file.replace(log_file.with_suffix(".old.log"))
     done = subprocess.run(
         [sys.executable, "-m", "pipestream.live.guard", str(place.folder)],
         input=spec.to_json(),

@@ -39,6 +39,8 @@ class ServerSpec:
     backoff_max_s: float = 60.0
     steady_s: float = 60.0
     """A server that has run for so long starts again with the first pause."""
+    log_bytes: int = 20 * 1024 * 1024
+    """Size at which the log of server and guard is begun again. The one before it is kept."""
 
     @property
     def key(self) -> str:
@@ -94,3 +96,7 @@ class Place:
     def log(self, key: str) -> Path:
         """Return the file with the output of a server and of its guard."""
         return self.folder / f"{key}.log"
+
+    def old_log(self, key: str) -> Path:
+        """Return the file with the output before that."""
+        return self.folder / f"{key}.old.log"

@@ -15,7 +15,9 @@ import psutil
 import pytest
 
 from pipestream.live.owner import OwnedServer, is_guarded, own_server, stop_abandoned, stop_all
+from pipestream.live.servers import server_stop_s
 from pipestream.live.spec import Place, ServerSpec
+from pipestream.settings import Settings
 from pipestream_testing.waiting import wait_until
 
 
@@ -216,3 +218,24 @@ def test_a_folder_with_a_long_name_works_too(spec, tmp_path):
     assert running(server)
     assert server.stop(wait_s=60)
     server.close()
+
+
+def test_a_log_is_begun_again_while_the_server_runs_and_the_one_before_is_kept(place, own):
+    say = "while :; do echo a line that the server says again and again; sleep 0.01; done"
+    server = own(ServerSpec("chatty", ("sh", "-c", say), log_bytes=5_000), "one")
+    old = place.old_log(server.spec.key)
+
+    wait_until(old.is_file)
+    first = old.stat().st_mtime_ns
+    wait_until(lambda: old.stat().st_mtime_ns > first)
+
+    assert old.stat().st_size > 5_000
+    wait_until(lambda: 0 < server.log_file.stat().st_size < 5_000)
+    assert server.look().starts == 1
+
+
+@pytest.mark.parametrize("server", ["engine", "repository", "sidecar", "stream", "another"])
+def test_a_server_may_take_as_long_to_stop_as_its_settings_allow(server):
+    settings = Settings(grpc_stop_s=100.0, sidecar_stop_s=500.0)
+
+    assert server_stop_s(server, settings) > (200.0 if server in ("engine", "repository") else 500.0)
