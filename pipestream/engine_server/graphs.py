@@ -59,6 +59,7 @@ class LiveGraphs:
         self._versions = GraphVersions(settings)
         self._active = ActiveGraphs(self._versions)
         self._task: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
         self.directory = Directory()
         self.last_error = ""
         """Why the last look failed; empty: it did not."""
@@ -73,17 +74,16 @@ class LiveGraphs:
         self._task = asyncio.create_task(self._follow())
 
     async def close(self) -> None:
+        self._closing.set()
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            # Not cancelled: the thread of a look would go on, and open what nobody closes.
+            await self._task
         for served in self.directory.graphs.values():
             served.replaced()
         await asyncio.to_thread(self._versions.close)
 
     async def _follow(self) -> None:
-        while True:
-            await asyncio.sleep(self._settings.engine_graph_poll_s)
+        while not await self._is_closing(self._settings.engine_graph_poll_s):
             try:
                 await self._look()
             except Exception as error:
@@ -94,6 +94,11 @@ class LiveGraphs:
                         "the active graphs cannot be read, so the known ones stay in use: %s", error, exc_info=trace
                     )
                 self.last_error = str(error) or type(error).__name__
+
+    async def _is_closing(self, timeout_s: float) -> bool:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), timeout_s)
+        return self._closing.is_set()
 
     async def _look(self) -> None:
         found = await asyncio.to_thread(self._read, self.directory)
