@@ -43,6 +43,7 @@ class Overview:
         self.instance = instance
         self._count_active = count_active
         self._started = time.monotonic()
+        self._usage = _Usage()
         self.stopping = asyncio.Event()
         """Set when the engine takes no more calls."""
 
@@ -182,16 +183,23 @@ class Overview:
         )
         if name == self.instance:
             subscription.messages_processed = self._counts.calls
-            subscription.cpu_usage_percent, subscription.memory_usage_percent = _usage()
+            subscription.cpu_usage_percent, subscription.memory_usage_percent = self._usage.read()
         return subscription
 
 
-def _usage() -> tuple[float, float]:
-    """Return this process's share of the CPU since the last question, and of the memory, in percent."""
-    import psutil
+class _Usage:
+    """What this process uses of the machine."""
 
-    process = psutil.Process()
-    return process.cpu_percent(), process.memory_percent()
+    def __init__(self) -> None:
+        import psutil
+
+        # One object for all questions: it measures from one to the next, and answers 0 to its first.
+        self._process = psutil.Process()
+        self._process.cpu_percent()
+
+    def read(self) -> tuple[float, float]:
+        """Return this process's share of the CPU since the last question, and of the memory, in percent."""
+        return self._process.cpu_percent(), self._process.memory_percent()
 
 
 def _instance(served: ServedGraph, source: Datasource) -> pb.DatasourceInstance:
