@@ -46,7 +46,7 @@ class EngineOptions:
     advertised: str = ""
     """host:port under which graphs name this engine; empty: where it listens."""
     metrics_port: int | None = None
-    """Of ``/metrics`` and ``/health``; None: no such endpoint."""
+    """Of ``/metrics`` and ``/health`` on ``telemetry_host``; None: no such endpoint."""
     place: WorkerPlace = WorkerPlace()  # noqa: RUF009 - it is frozen
     is_worker: bool = False
     """Whether a parent started it, which shares the port between its workers."""
@@ -104,7 +104,7 @@ async def running_engine(settings: Settings, options: EngineOptions) -> AsyncIte
         server.add(add_HandoffServiceServicer_to_server, HandoffBatches(engine), batch.NAME)
         metrics = ""
         if options.metrics_port is not None:
-            endpoint = TelemetryEndpoint(options.host, options.metrics_port, overview.probe)
+            endpoint = TelemetryEndpoint(settings.telemetry_host, options.metrics_port, overview.probe)
             metrics = stack.enter_context(endpoint).address
         await server.start()
         await server.set_serving(True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from urllib.request import urlopen
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from pipestream.engine_server.server import EngineOptions
 from pipestream.gen.ai.pipestream.engine.v1 import engine_service_pb2 as pb
 from pipestream.graph.load import check_graph_text
 from pipestream.leases import open_lease_store
@@ -251,6 +253,19 @@ def test_health_has_real_values(live, unique):
     assert serving.status == health_pb2.HealthCheckResponse.SERVING
 
 
+def test_metrics_listen_where_the_settings_say(settings, unique):
+    options = EngineOptions(metrics_port=0)
+    with (
+        engine(settings, options, engine_name=unique, telemetry_host="127.0.0.2") as running,
+        urlopen(f"http://{running.running.metrics}/health", timeout=60) as answer,
+    ):
+        status = answer.status
+
+    assert running.running.metrics.startswith("127.0.0.2:")
+    assert running.address.startswith("127.0.0.1:")
+    assert status == 200
+
+
 def test_subscriptions_are_the_desired_state_of_topics(live, unique):
     live.apply(graph_text(unique))
     topic, store = f"intake.{unique}", open_lease_store(live.settings)
@@ -272,6 +287,7 @@ def test_subscriptions_are_the_desired_state_of_topics(live, unique):
     assert subscribed.success
     assert topic in subscribed.active_subscriptions
     assert topic in shown.subscriptions[0].subscribed_topics
+    assert shown.subscriptions[0].cpu_usage_percent > 0
     assert shown.subscriptions[0].memory_usage_percent > 0
     assert stopped.success
     assert topic not in stopped.active_subscriptions
