@@ -351,7 +351,8 @@ class Settings(BaseSettings):
     )
     metrics_push_url: str = Field(
         "",
-        description="Address of a Prometheus Pushgateway, to which batch runs send what they did. Empty: none.",
+        description="Address of a Prometheus Pushgateway, to which batch runs send what they did, such as "
+        "http://USER:PASSWORD@HOST:9091. Empty: none.",
     )
     telemetry_host: str = Field(
         "127.0.0.1",

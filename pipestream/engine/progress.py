@@ -14,8 +14,10 @@ import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 from urllib.request import Request, urlopen
+
+from pipestream.urls import printable_url
 
 if TYPE_CHECKING:
     from pipestream.modules.module import EnvelopePlace
@@ -86,7 +88,7 @@ class GatewayProgress:
         if self._dropped or self._failed or thread.is_alive():
             log.warning(
                 "progress for %s: %d reports were dropped, %d could not be sent, about %d are left",
-                _address(self._gateway), self._dropped, self._failed, self._waiting.qsize(),
+                printable_url(self._gateway), self._dropped, self._failed, self._waiting.qsize(),
             )  # fmt: skip
 
     def _put(self, envelope_id: str, what: str, body: dict[str, Any]) -> None:
@@ -115,16 +117,10 @@ class GatewayProgress:
                 # Whatever goes wrong with a gateway concerns nobody but its users.
                 self._failed += 1
                 if self._failed == 1:
-                    log.warning("progress for %s cannot be sent: %s", _address(self._gateway), error)
+                    log.warning("progress for %s cannot be sent: %s", printable_url(self._gateway), error)
 
 
 def _post(url: str, body: bytes) -> None:
     request = Request(url, body, {"Content-Type": "application/json"}, method="POST")  # noqa: S310 - checked in settings
     with urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310
         pass
-
-
-def _address(url: str) -> str:
-    """Return a URL without a password that may stand in it."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"

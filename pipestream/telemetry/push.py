@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
+from http.client import HTTPException
+from urllib.parse import unquote
 
 from prometheus_client import CollectorRegistry, Gauge, pushadd_to_gateway
+from prometheus_client.exposition import basic_auth_handler, default_handler
 
 from pipestream.settings import Settings
+from pipestream.urls import printable_url, split_login
 
 log = logging.getLogger(__name__)
 
@@ -32,13 +37,16 @@ def push_run(
     for way, count in ways.items():
         out.labels(way).set(count)
     Gauge("pipestream_last_run_timestamp_seconds", "When it ended.", registry=registry).set_to_current_time()
+    login, gateway = split_login(settings.metrics_push_url)
+    user, _, password = (unquote(part) for part in login.partition(":"))
     try:
         pushadd_to_gateway(
-            settings.metrics_push_url,
+            gateway,
             job="pipestream",
             registry=registry,
             grouping_key={"graph": graph_id, "topic": topic},
             timeout=_TIMEOUT_S,
+            handler=partial(basic_auth_handler, username=user, password=password) if login else default_handler,
         )
-    except OSError as error:
-        log.warning("the metrics of the run were not taken by %s: %s", settings.metrics_push_url, error)
+    except (OSError, HTTPException, ValueError) as error:
+        log.warning("the metrics of the run were not taken by %s: %s", printable_url(gateway), error)
