@@ -167,10 +167,13 @@ SERVED = check_graph_text(
 ).require()
 
 
-def spoil(settings, graph_id):
-    """Make all versions of a graph what this release cannot read."""
+def spoil(settings, graph_id, version=1):
+    """Make a version of a graph what this release cannot read."""
     with psycopg.connect(settings.postgres_dsn.get_secret_value()) as connection:
-        connection.execute("UPDATE graph_versions SET content = %s WHERE graph_id = %s", (b"\xff\xff", graph_id))
+        connection.execute(
+            "UPDATE graph_versions SET content = %s WHERE (graph_id, version) = (%s, %s)",
+            (b"\xff\xff", graph_id, version),
+        )
 
 
 def test_a_version_that_cannot_be_read_is_left_out_and_said_once(versions, settings, caplog):
@@ -201,6 +204,25 @@ def test_an_engine_and_a_repository_start_beside_a_version_that_they_cannot_read
     with closing(Datasources(settings)) as datasources:
         assert datasources.find("files") == SERVED.datasources[0]
         assert not datasources.has_graph("sample")
+
+
+def test_a_running_engine_and_repository_keep_the_version_before_one_that_they_cannot_read(versions, settings):
+    versions.save(SERVED, applied_by="ann")
+
+    async def serve(store):
+        graphs = LiveGraphs(settings.model_copy(update={"engine_graph_poll_s": 3_600.0}), "127.0.0.1:1", store)
+        await graphs.start()
+        await asyncio.to_thread(versions.save, replace(SERVED, description="of a newer release"), applied_by="bob")
+        await asyncio.to_thread(spoil, settings, "served", 2)
+        await graphs._look()
+        await graphs.close()
+        return {graph_id: served.version for graph_id, served in graphs.directory.graphs.items()}
+
+    with open_objects(settings.store_uri, settings) as store, closing(Datasources(settings)) as datasources:
+        assert datasources.find("files") == SERVED.datasources[0]
+        assert asyncio.run(serve(store)) == {"served": 1}
+        datasources._read()
+        assert datasources.find("files") == SERVED.datasources[0]
 
 
 def test_an_engine_goes_on_looking_after_an_unexpected_error(versions, settings, monkeypatch):
