@@ -25,6 +25,7 @@ from pipestream.drain.live_lane import LiveLane
 from pipestream.drain.range_task import ordered_transactional_id
 from pipestream.drain.request import DrainRequest, HeldSlot
 from pipestream.drain.slot_run import enter_recovered
+from pipestream.drain.topics_there import await_outputs, await_topic
 from pipestream.errors import LeaseLost, LedgerConflict, PipestreamError
 from pipestream.graph.proto import graph_hash
 from pipestream.ids import new_run_id
@@ -85,6 +86,8 @@ class TopicStream:
         self._executor = executor
         self._recorder = recorder
         self._run_id = run_id or new_run_id("stream")
+        # A topic that is missing ends the stream: whoever holds the lease waits, says so, and can be asked to stop.
+        self._look_once = settings.model_copy(update={"topic_attempts": 1})
         self._broker = broker or Broker(settings)
         self._ledger = Ledger(settings)
         self._total = Tally()
@@ -166,6 +169,7 @@ class TopicStream:
     def _drain(self, wanted: Wanted, stop: threading.Event) -> None:
         """Drain with one version of the graph, until something changes; then record what was drained."""
         slot = self._hold(wanted)
+        await_outputs(self.topic, slot.graph, self._look_once, self._broker, self._keeper.check)
         parts = self._reconcile(slot)
         watch = Watch(slot, self._settings, self._leases, self._find_graph, self._broker, (stop, self._keeper.lost))
         self._parts = parts
@@ -179,6 +183,7 @@ class TopicStream:
     def _hold(self, wanted: Wanted) -> HeldSlot:
         graph = wanted.graph
         request = DrainRequest(graph, self.topic, self._run_id, self._settings.stream_budget)
+        await_topic(request, self._look_once, self._broker, refuse=str)
         identity = request.lane.identify(self.topic, self._broker, self._ledger)
         return HeldSlot(request, self._keeper.lease, wanted.replicas, identity, graph, graph_hash(graph))
 

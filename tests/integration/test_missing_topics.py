@@ -10,11 +10,13 @@ from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.errors import TopicMissing
 from pipestream.kafka.broker import Broker
-from pipestream.leases import DesiredState
+from pipestream.leases import DesiredState, TopicMode
 from pipestream.leases.none import NoLeaseStore
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import required_topics
 from pipestream_testing.pipeline import Pipeline
+from pipestream_testing.streams import QUICK, StreamThread, set_mode
+from pipestream_testing.waiting import wait_until
 
 pytestmark = pytest.mark.stack
 
@@ -173,3 +175,36 @@ def test_a_run_with_nothing_to_drain_does_not_wait_for_topics_that_it_would_writ
 
     assert drain(missing, topic, broker=broker).status == "empty"
     assert broker.looks == 0
+
+
+@pytest.fixture
+def streaming(missing, topic):
+    """The graph of missing topics, to be streamed."""
+    set_mode(missing.settings, topic, TopicMode.STREAMING)
+    return Pipeline(missing.settings.model_copy(update=QUICK), missing.graph_file)
+
+
+def test_a_stream_ends_before_a_module_works_when_an_output_topic_is_missing(streaming, topic, second):
+    streaming.create_topics()
+    TopicAdmin(streaming.settings).delete([second])
+    streaming.send(topic, ["a"])
+
+    with StreamThread(streaming, topic) as stream:
+        ended = stream.join()
+
+    assert isinstance(ended.error, TopicMissing)
+    assert second in ended.reason
+    assert ended.tally.records == 0
+
+
+@pytest.mark.parametrize("is_topic_there", [True, False])
+def test_a_stream_creates_what_is_missing_where_the_settings_say_so(streaming, topic, second, is_topic_there):
+    creating = Pipeline(streaming.settings.model_copy(update={"auto_create": True}), streaming.graph_file)
+    specs = required_topics(creating.graph, creating.settings)
+    if is_topic_there:
+        TopicAdmin(creating.settings).create([spec for spec in specs if spec.name == topic])
+
+    with StreamThread(creating, topic):
+        wait_until(lambda: {spec.name for spec in specs} <= TopicAdmin(creating.settings).existing().keys())
+        creating.send(topic, ["a"])
+        wait_until(lambda: creating.doc_ids(second) == {"a": 1})
