@@ -119,7 +119,8 @@ def test_ingestion_publishes_what_is_new_and_says_how_much(installation, unique)
         "failed": 0,
     }
     assert (second["new"], second["unchanged"], second["published"]) == (0, DOCUMENTS, 0)
-    assert installation.waiting()[f"intake.{unique}"] == DOCUMENTS
+    # And in each of the two partitions the marker of the transaction that published them.
+    assert installation.waiting()[f"intake.{unique}"] == DOCUMENTS + 2
 
 
 @pytest.mark.timeout(1800)

@@ -9,6 +9,10 @@ from pipestream_testing.pipeline import Pipeline
 pytestmark = pytest.mark.stack
 
 
+# Four records, and in each of the two partitions the marker of the transaction that published them.
+OFFSETS = 6
+
+
 def test_a_backfill_runs_next_to_the_live_run_and_once(run, applied, documents, unique):
     topic = f"intake.{unique}"
     run("ingest", "--graph", applied, "--datasource", unique, documents)
@@ -20,7 +24,7 @@ def test_a_backfill_runs_next_to_the_live_run_and_once(run, applied, documents, 
     second = run(*arguments)
     lanes = {head["lane"] for head in run("ledger", "heads", "--json").json()}
 
-    assert estimate.json()["offsets"] == 4
+    assert estimate.json()["offsets"] == OFFSETS
     assert (first.json()["lane"], first.json()["records"]) == (f"{unique}@again", 4)
     assert run("ledger", "entries", "--lane", f"{unique}@again", "--json").json()[0]["run_id"] == first.json()["run_id"]
     assert second.json()["run_id"] != first.json()["run_id"]
@@ -69,7 +73,7 @@ def test_a_backfill_of_a_datasource_covers_every_graph_that_drains_it(run, appli
     said = run(*arguments)
     finished = run(*arguments, "--json").json()
 
-    assert [estimate["offsets"] for estimate in estimates] == [4, 4]
+    assert [estimate["offsets"] for estimate in estimates] == [OFFSETS, OFFSETS]
     assert said.code == 0, said.err
     assert said.out.count(f"intake.{unique}: 4 records") == 2
     assert [report["lane"] for report in finished] == [f"{unique}@again", f"{unique}-other@again"]

@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 
 from pipestream_testing.pipeline import read_topic
 
-pytestmark = pytest.mark.stack
+pytestmark = [
+    pytest.mark.stack,
+    # The engine runs in threads of this process, and uses `random` while a strategy draws.
+    pytest.mark.filterwarnings("ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning"),
+]
 SERVICE = "/ai.pipestream.engine.v1.EngineV1Service/"
 Field = descriptor_pb2.FieldDescriptorProto
 KINDS = {"string": Field.TYPE_STRING, "bool": Field.TYPE_BOOL, "int64": Field.TYPE_INT64, "int32": Field.TYPE_INT32}

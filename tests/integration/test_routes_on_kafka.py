@@ -106,8 +106,8 @@ def test_several_documents_from_a_module_fan_out_to_every_matching_edge(make, un
         pytest.param(
             "pipestream_testing.modules:hanging",
             0.2,
-            "ModuleUnavailable",
-            "ModuleUnavailable",
+            "ModuleTimeout",
+            "ModuleTimeout",
             id="a module that hangs",
         ),
     ],

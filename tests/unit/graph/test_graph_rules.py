@@ -126,7 +126,7 @@ CASES = [
         "protocol of a function",
         graph(nodes=NODES.replace("loads\n  - id: b", "loads\n    protocol: envelope\n  - id: b")),
         "nodes[0].protocol",
-        9,
+        10,
         "only modules behind a socket have a protocol",
     ),
     ("ordering", graph(nodes=NODES + "    ordering: random\n"), "nodes[2].ordering", 14, "expected timestamp"),
