@@ -107,7 +107,8 @@ class Outbox:
     def lock(self, datasource_id: str) -> Iterator[bool]:
         """Keep other relays of a datasource away for the block, if none is at work; say whether that is so.
 
-        PostgreSQL frees the lock when its connection is gone. So it may be lost, and is no more than politeness.
+        PostgreSQL frees the lock when its connection is gone. So it may be lost. It only keeps two processes from
+        working against each other.
         """
         name = hashlib.blake2b(f"outbox/{datasource_id}".encode(), digest_size=8).digest()
         sql = "SELECT pg_try_advisory_xact_lock(%s)"

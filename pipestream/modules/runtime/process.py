@@ -177,7 +177,7 @@ def _sweep(base: Path) -> None:
         with suppress(OSError):
             if time.time() - folder.stat().st_mtime < _YOUNG_S:
                 continue
-            # Without that file it is no folder of a runtime.
+            # Without that file the folder is not one of a runtime.
             with (folder / "owner").open("r+") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
