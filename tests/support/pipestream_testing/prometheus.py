@@ -58,10 +58,10 @@ class Prometheus:
         found = self._get(f"query?{urllib.parse.urlencode({'query': expression})}")
         return found["data"]["result"]
 
-    def firing(self) -> dict[str, dict[str, str]]:
-        """Return the labels of the alerts that fire, by name."""
+    def firing(self, **labels: str) -> bool:
+        """Tell whether an alert with these labels fires."""
         alerts = self._get("alerts")["data"]["alerts"]
-        return {each["labels"]["alertname"]: each["labels"] for each in alerts if each["state"] == "firing"}
+        return any(labels.items() <= each["labels"].items() for each in alerts if each["state"] == "firing")
 
     def _get(self, path: str) -> Any:
         return get_json(f"http://{HOST}:{self._port}/api/v1/{path}")
