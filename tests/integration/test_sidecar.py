@@ -15,6 +15,7 @@ from pipestream.gen.ai.pipestream.engine.sidecar.v1 import management_service_pb
 from pipestream.leases import DesiredState, open_lease_store
 from pipestream.leases.store import TopicMode
 from pipestream.settings import CONFIG_VARIABLE
+from pipestream.wire import PipeStream
 from pipestream_testing.oracle import Verdict, judge
 from pipestream_testing.pipeline import Pipeline
 from pipestream_testing.sidecars import SidecarProcess, apply_streaming, holders, wait_drained
@@ -179,19 +180,26 @@ def test_a_topic_that_is_missing_is_shown_as_error_and_the_others_are_drained(pi
     from pipestream.topics.required import required_topics
 
     apply_streaming(pipeline)
-    TopicAdmin(pipeline.settings).delete([second])
-    documents = send(pipeline, intake, "fused")
+    TopicAdmin(pipeline.settings).delete([intake])
+    pipeline.send_streams(second, [on_the_way_to("second", f"d{number}") for number in range(5)])
     sidecar = start("one")
 
-    wait_until(lambda: sidecar.statuses().get(second) == "ERROR", timeout_s=120)
-    assert next(lease for lease in sidecar.leases() if lease.topic == second).retry_count >= 1
-    wait_until(lambda: sidecar.statuses()[intake] == "ACTIVE")
-    wait_until(lambda: sum(entry.tally.records for entry in pipeline.entries(intake)) == len(documents))
+    wait_until(lambda: sidecar.statuses().get(intake) == "ERROR", timeout_s=120)
+    assert next(lease for lease in sidecar.leases() if lease.topic == intake).retry_count >= 1
+    wait_until(lambda: sidecar.statuses()[second] == "ACTIVE")
+    wait_until(lambda: sum(entry.tally.records for entry in pipeline.entries(second)) == 5)
 
     TopicAdmin(pipeline.settings).create(
-        [spec for spec in required_topics(pipeline.graph, pipeline.settings) if spec.name == second]
+        [spec for spec in required_topics(pipeline.graph, pipeline.settings) if spec.name == intake]
     )
-    wait_until(lambda: sidecar.statuses()[second] == "ACTIVE", timeout_s=120)
+    wait_until(lambda: sidecar.statuses()[intake] == "ACTIVE", timeout_s=120)
+
+
+def on_the_way_to(node_id, doc_id):
+    stream = PipeStream(stream_id=f"s-{doc_id}", current_node_id=node_id)
+    stream.metadata.account_id = "acme"
+    stream.document.doc_id = stream.document.search_metadata.title = doc_id
+    return stream
 
 
 def test_without_leases_a_sidecar_drains_every_topic_in_one_stream_and_says_so(pipeline, start, intake, second):
