@@ -14,7 +14,7 @@ from pipestream.cli.options import GraphOption, JsonOption, examples, read_setti
 from pipestream.cli.output import console, emit_json, note, say, show_table
 
 if TYPE_CHECKING:
-    from pipestream.connectors.ingest import IngestReport
+    from pipestream.connectors.report import IngestReport
 
 
 def add_to(app: typer.Typer) -> None:
@@ -50,7 +50,7 @@ def ingest(
             graph, datasource, folder=folder, pattern=pattern, force=force, progress=progress, settings=settings
         )
     if json:
-        emit_json({**_counts(report), "failed": report.failed, "skipped": report.skipped})
+        emit_json({**report.counts(), "failed": report.failed, "skipped": report.skipped})
     elif report.skipped:
         say(f"skipped: {report.skipped}")
     else:
@@ -58,10 +58,22 @@ def ingest(
             f"{report.documents} documents: {report.new} new, {report.changed} changed, "
             f"{report.unchanged} unchanged; {report.published} published to {intake_topic(report.datasource_id)}"
         )
-        if report.failed:
-            show_table(["not read", "why"], [[each.source, each.reason] for each in report.failed], fold=["why"])
-    if report.failed:
+        _show_rest(report)
+    if report.failed_count:
         raise typer.Exit(2)
+
+
+def _show_rest(report: IngestReport) -> None:
+    """Show what did not become documents, and why."""
+    if report.stopped:
+        say(f"stopped {report.stopped}")
+    if report.left_out:
+        rows = [[str(each.count), reason, ", ".join(each.examples)] for reason, each in sorted(report.left_out.items())]
+        show_table(["left out", "why", "such as"], rows, fold=["why", "such as"])
+    if report.failed:
+        show_table(["not read", "why"], [[each.source, each.reason] for each in report.failed], fold=["why"])
+    if report.failed_count > len(report.failed):
+        say(f"and {report.failed_count - len(report.failed)} more that could not be read")
 
 
 @contextmanager
@@ -77,14 +89,3 @@ def show_progress(what: str) -> Iterator[Callable[[IngestReport], None]]:
         # A connector knows only at the end how many documents there are.
         task = progress.add_task(what, total=None)
         yield lambda report: progress.update(task, completed=report.documents)
-
-
-def _counts(report: IngestReport) -> dict[str, object]:
-    return {
-        "datasource_id": report.datasource_id,
-        "documents": report.documents,
-        "new": report.new,
-        "changed": report.changed,
-        "unchanged": report.unchanged,
-        "published": report.published,
-    }

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import os
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from google.protobuf.message import DecodeError
+from pydantic import Field
 
 from pipestream.connectors.connector import Unreadable
-from pipestream.connectors.media import media_type
-from pipestream.errors import ConnectorInvalid, SourceUnreadable
-from pipestream.gen.ai.pipestream.data.v1 import pipeline_core_types_pb2 as wire
+from pipestream.connectors.files import file_document, name_by_path
+from pipestream.connectors.options import MAX_FILE_BYTES, Options, read_options
+from pipestream.errors import SourceUnreadable
 from pipestream.wire import PipeDoc
 
 if TYPE_CHECKING:
@@ -25,13 +24,16 @@ if TYPE_CHECKING:
 
     from pipestream.plugins import PluginContext
 
-MAX_FILE_BYTES = 64 * 1024 * 1024
-"""Larger files are refused: a document is held in memory, and its object is sent in one request."""
 
-_OPTIONS = {"path", "pattern", "recursive", "max_bytes"}
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
-# Leaves room for the hash within the 200 characters of a key's part.
-_MAX_NAME_LENGTH = 120
+class FolderOptions(Options):
+    """The options of the kind ``folder``."""
+
+    kind: ClassVar[str] = "folder"
+
+    path: str = Field(min_length=1, description="The folder; a relative one starts from PIPESTREAM_SOURCES_FOLDER.")
+    pattern: str = Field("*", description="Only files whose names match, with * and ?.")
+    recursive: bool = Field(True, description="Whether files in folders below are taken, too.")
+    max_bytes: int = Field(MAX_FILE_BYTES, ge=1, description="Larger files are reported and not taken.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +55,8 @@ class FolderConnector:
 
         :raises ConnectorInvalid: an option is missing, unknown or of the wrong type.
         """
-        if unknown := sorted(set(options) - _OPTIONS):
-            raise ConnectorInvalid(
-                f"folder connector: unknown option {', '.join(unknown)}; it has {', '.join(sorted(_OPTIONS))}"
-            )
-        expected = {"path": str, "pattern": str, "recursive": bool, "max_bytes": int}
-        for name, value in options.items():
-            if type(value) is not expected[name]:
-                raise ConnectorInvalid(f"folder connector: {name} must be {expected[name].__name__}, not {value!r}")
-        if not options.get("path"):
-            raise ConnectorInvalid("folder connector: path is missing; name the folder of the documents")
-        return cls(**{**options, "path": sources_folder / options["path"]})
+        read = read_options(FolderOptions, options)
+        return cls(sources_folder / read.path, read.pattern, read.recursive, read.max_bytes)
 
     def documents(self) -> Iterator[PipeDoc | Unreadable]:
         root = self.path.resolve()
@@ -101,7 +94,7 @@ class FolderConnector:
         modified = datetime.fromtimestamp(int(file.stat().st_mtime), UTC)
         if file.suffix == ".pb":
             return _stored_document(data, relative)
-        return _file_document(data, relative, modified)
+        return file_document(data, relative, _uri(relative), modified)
 
     def _read(self, file: Path) -> bytes:
         # One byte more than allowed, so that a file that grows while it is read is noticed too.
@@ -119,34 +112,6 @@ def open_folder(options: Mapping[str, Any], context: PluginContext) -> FolderCon
     return FolderConnector.from_options(options, context.settings.sources_folder)
 
 
-def document_id(relative_path: str) -> str:
-    """Return the id of the document at a path: readable, and as unique as the path."""
-    name = _UNSAFE.sub("-", relative_path).strip("-.")[-_MAX_NAME_LENGTH:].lstrip("-.")
-    digest = hashlib.sha256(relative_path.encode()).hexdigest()[:16]
-    return f"{name}-{digest}" if name else digest
-
-
-def _file_document(data: bytes, relative: str, modified: datetime) -> PipeDoc:
-    name = relative.rpartition("/")[2]
-    kind = media_type(name, data)
-    document = PipeDoc()
-    blob = document.blob_bag.blob
-    blob.blob_id = "0"
-    blob.data = data
-    blob.filename = name
-    blob.mime_type = kind
-    blob.size_bytes = len(data)
-    blob.checksum = hashlib.sha256(data).hexdigest()
-    blob.checksum_type = wire.CHECKSUM_TYPE_SHA256
-    found = document.search_metadata
-    found.title = name.rpartition(".")[0] or name
-    found.mime_type = kind
-    found.content_length = len(data)
-    found.last_modified_date.FromDatetime(modified)
-    _name(document, relative)
-    return document
-
-
 def _stored_document(data: bytes, relative: str) -> PipeDoc:
     try:
         document = PipeDoc.FromString(data)
@@ -156,17 +121,10 @@ def _stored_document(data: bytes, relative: str) -> PipeDoc:
     if not document.ListFields():
         raise ValueError("not a PipeDoc: it has none of its fields")
     if not document.doc_id:
-        _name(document, relative)
+        name_by_path(document, relative, _uri(relative))
     return document
 
 
-def _name(document: PipeDoc, relative: str) -> None:
-    document.doc_id = document_id(relative)
-    document.doc_id_derivation.method = wire.DOC_ID_DERIVATION_METHOD_SOURCE_PATH
-    document.doc_id_derivation.input = relative
-    document.doc_id_derivation.canonical_input = relative
-    found = document.search_metadata
-    # From the folder on, not from the machine's root: the same files are the same documents wherever it lies.
-    found.source_uri = f"file:///{quote(relative)}"
-    found.source_path = relative
-    found.source_path_segments[:] = relative.split("/")
+def _uri(relative: str) -> str:
+    """From the folder on, not from the machine's root: the same files are the same documents wherever it lies."""
+    return f"file:///{quote(relative)}"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipestream.connectors.connector import Unreadable
-from pipestream.connectors.folder import FolderConnector, document_id
+from pipestream.connectors.files import document_id
+from pipestream.connectors.folder import FolderConnector
 from pipestream.connectors.registry import make_connector
 from pipestream.errors import ConnectorInvalid, SourceUnreadable
 from pipestream.gen.ai.pipestream.data.v1 import pipeline_core_types_pb2 as wire
@@ -194,7 +195,7 @@ def test_a_relative_path_starts_from_the_folder_of_sources_and_not_from_the_curr
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("ftp", {}, "there is no connector 'ftp'; there are: folder"),
+        ("ftp", {}, "there is no connector 'ftp'; there are: csv, .*folder"),
         ("folder", {}, "path is missing"),
         ("folder", {"path": ""}, "path is missing"),
         ("folder", {"path": "x", "patern": "*"}, "unknown option patern; it has max_bytes, path"),
