@@ -1,4 +1,4 @@
-"""``pipestream documents``: delete stored documents, by id or because they have expired."""
+"""``pipestream documents``: show a stored document; delete documents, by id or because they have expired."""
 
 from __future__ import annotations
 
@@ -24,7 +24,34 @@ def add_to(app: typer.Typer) -> None:
         )
     )(delete)
     group.command(epilog=examples("pipestream documents expire --dry-run"))(expire)
-    app.add_typer(group, name="documents", help="Delete stored documents that nobody needs any more.")
+    group.command(
+        epilog=examples(
+            "pipestream documents show streams/acme/STREAM/NODE.pb",
+            "pipestream documents show segments/acme/NODE/2026111723/UUID@9:1024",
+        )
+    )(show)
+    app.add_typer(group, name="documents", help="Show stored documents, and delete those that nobody needs any more.")
+
+
+def show(
+    place: Annotated[
+        str, typer.Argument(metavar="PLACE", help="The key of the object, or KEY@OFFSET:LENGTH in a segment.")
+    ],
+) -> None:
+    """Show a stored document as JSON, by the place that a receipt or a reference names.
+
+    Blobs are left out, and long texts are cut. Of a document in a segment, the length and the checksum are compared.
+    """
+    from pipestream.documents.fetch import fetch_document
+    from pipestream.documents.references import parse_place
+    from pipestream.objects.store import open_store
+    from pipestream.views.documents import parse_document, show_document
+
+    settings = read_settings()
+    found = parse_place(place)
+    with open_store(settings.store_uri, settings) as store:
+        document = parse_document(fetch_document(store, found), place)
+    emit_json(show_document(document, place))
 
 
 def delete(
@@ -63,13 +90,21 @@ def delete(
         emit_json({"deleted": yes, "documents": found})
         return
     _show(found)
-    there = sum(document.is_there for document in found)
-    if not there:
+    there = sum(bool(document.is_catalogued or document.keys) for document in found)
+    segments = {key for document in found for key in document.in_segments}
+    if not there and not segments:
         say("nothing is left of these documents")
+    elif not there:
+        say("nothing is left of these documents outside segments")
     elif yes:
         say(f"deleted {there} documents")
     else:
         say("nothing was deleted; repeat the command with --yes to delete them")
+    if segments:
+        say(
+            f"{len(segments)} segments hold outputs of them, together with other documents; `pipestream documents "
+            f"expire` deletes a segment when its node's keep_documents_hours have passed and no record refers to it"
+        )
 
 
 def expire(
@@ -103,10 +138,17 @@ def expire(
 
 def _show(found: Sequence[FoundDocument]) -> None:
     show_table(
-        ["document", "catalogued", "uploads", "outputs", "referenced"],
+        ["document", "catalogued", "uploads", "outputs", "in segments", "referenced"],
         [
-            [each.doc_id, each.is_catalogued, len(each.uploads), len(each.outputs), len(each.referenced)]
+            [
+                each.doc_id,
+                each.is_catalogued,
+                len(each.uploads),
+                len(each.outputs),
+                len(each.in_segments),
+                len(each.referenced),
+            ]
             for each in found
         ],
-        numbers=["uploads", "outputs", "referenced"],
+        numbers=["uploads", "outputs", "in segments", "referenced"],
     )

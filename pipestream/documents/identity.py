@@ -35,6 +35,8 @@ class Prepared:
     """What the caller says of it, for the catalogue only."""
     blobs: tuple[tuple[str, bytes], ...] = ()
     """Objects to store before the document, which refers to them: their keys and bytes."""
+    traceparent: str = ""
+    """The trace that its upload is part of; its intake record carries it on."""
 
     @property
     def size_bytes(self) -> int:

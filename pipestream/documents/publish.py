@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pipestream.documents.outbox import Announcement
 from pipestream.errors import TopicMissing
 from pipestream.kafka.broker import Broker
+from pipestream.telemetry.tracing import TRACEPARENT
 from pipestream.topic_names import intake_topic
 from pipestream.wire import DocumentReference, PipeStream, StreamMetadata
 
@@ -51,15 +52,16 @@ class IntakeTopics:
                 return topic
 
 
-def announce(row: Catalogued, datasource: Datasource) -> Announcement:
-    """Return the reference to a document for the outbox."""
+def announce(row: Catalogued, datasource: Datasource, traceparent: str = "") -> Announcement:
+    """Return the reference to a document for the outbox, with the trace that its upload is part of."""
+    traced = {TRACEPARENT: traceparent} if traceparent else {}
     return Announcement(
         account_id=row.account_id,
         datasource_id=row.datasource_id,
         doc_id=row.doc_id,
         object_key=row.object_key,
         value=intake_stream(row, datasource).SerializeToString(deterministic=True),
-        headers={DOC_ID_HEADER: row.doc_id, "content-type": CONTENT_TYPE},
+        headers={DOC_ID_HEADER: row.doc_id, "content-type": CONTENT_TYPE, **traced},
     )
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from pipestream.documents.segments import ROOT as SEGMENTS
 from pipestream.errors import IdInvalid, RecordInvalid
 from pipestream.ids import check_graph_id, check_key, check_key_part
 
@@ -12,10 +15,47 @@ if TYPE_CHECKING:
     from pipestream.wire import Blob, PipeStream
 
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_ROOTS = ("streams", "documents")
+_IN_SEGMENT = re.compile(r"(.+)@(\d{1,18}):(\d{1,18})", re.ASCII)
+# A segment begins with a byte, then come the length and the checksum of its first document.
+_FIRST_OFFSET = 9
+_ROOTS = ("streams", "documents", SEGMENTS)
 _BLOBS = "blobs"
 DRIVE = "default"
 """The name of the one object store, where the wire format asks for a drive."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPlace:
+    """Where a stored document is: an object, or a part of a segment."""
+
+    key: str
+    offset: int = 0
+    """In a segment: where its bytes begin. 0: the whole object is the document."""
+    length: int = 0
+    """In a segment: how many bytes it has."""
+
+    @property
+    def is_in_segment(self) -> bool:
+        return self.offset > 0
+
+    def __str__(self) -> str:
+        """Return the place as people and links name it: ``KEY``, or ``KEY@OFFSET:LENGTH``."""
+        return f"{self.key}@{self.offset}:{self.length}" if self.is_in_segment else self.key
+
+
+def parse_place(text: str) -> DocumentPlace:
+    """Return the place that ``str`` of a place names.
+
+    :raises IdInvalid: it cannot be one.
+    """
+    found = _IN_SEGMENT.fullmatch(text)
+    if found is None or not text.startswith(f"{SEGMENTS}/"):
+        return DocumentPlace(check_key(text))
+    if int(found[2]) < _FIRST_OFFSET:
+        raise IdInvalid(
+            f"{text!r} is not the place of a document: the first one in a segment begins at {_FIRST_OFFSET}"
+        )
+    return DocumentPlace(check_key(found[1]), int(found[2]), int(found[3]))
 
 
 def stream_key(account_id: str, stream_id: str, node_id: str) -> str:
@@ -85,7 +125,15 @@ def key_of_blob(blob: Blob, account_id: str) -> str:
 
 
 def key_of(stream: PipeStream) -> str:
-    """Return the key of the object that a stream's ``document_ref`` names.
+    """Return the key of the object that a stream's ``document_ref`` names, or of the segment.
+
+    :raises RecordInvalid: as ``place_of``.
+    """
+    return place_of(stream).key
+
+
+def place_of(stream: PipeStream) -> DocumentPlace:
+    """Return where the document is that a stream's ``document_ref`` names.
 
     A reference may only lead into the account of its stream.
 
@@ -106,15 +154,35 @@ def key_of(stream: PipeStream) -> str:
                     f"the reference to document {reference.doc_id!r} has neither object_key nor "
                     f"source_node_id; publish it through the Repository, which sets object_key"
                 )
-            return stream_key(account_id, stream.stream_id, reference.source_node_id)
-        key = check_key(reference.object_key)
-        check_key_part(account_id, "account id")
+            return DocumentPlace(stream_key(account_id, stream.stream_id, reference.source_node_id))
+        root = _check_document_key(reference.object_key, account_id)
     except IdInvalid as error:
         raise RecordInvalid(f"the reference to document {reference.doc_id!r}: {error}") from error
-    parts = key.split("/")
+    offset, length = reference.object_offset, reference.object_length
+    if root == SEGMENTS and (offset < _FIRST_OFFSET or length < 0):
+        raise RecordInvalid(
+            f"{reference.object_key} is a segment, and object_offset {offset} with object_length {length} is not the "
+            f"place of a document in one"
+        )
+    if root != SEGMENTS and (offset or length):
+        raise RecordInvalid(
+            f"{reference.object_key} is not a segment, so the reference to it cannot have an object_offset"
+        )
+    return DocumentPlace(reference.object_key, offset, length)
+
+
+# Many references of a chunk name the same segment.
+@lru_cache(maxsize=1_024)
+def _check_document_key(key: str, account_id: str) -> str:
+    """Return the root of a key that may hold documents of an account.
+
+    :raises RecordInvalid, IdInvalid: it may not.
+    """
+    parts = check_key(key).split("/")
+    check_key_part(account_id, "account id")
     if len(parts) < 3 or parts[0] not in _ROOTS or parts[1] != account_id:
         raise RecordInvalid(
             f"object_key {key!r} is not below streams/{account_id}/ or documents/{account_id}/, "
             f"where the documents of account {account_id!r} are"
         )
-    return key
+    return parts[0]

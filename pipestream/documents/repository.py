@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pipestream.documents.identity import Prepared, prepare
+from pipestream.documents.memory import ConnectorMemory
 from pipestream.documents.outbox import Outbox
 from pipestream.documents.publish import IntakeTopics
 from pipestream.documents.relay import Relay
@@ -120,6 +121,10 @@ class Repository:
             yield from _finish(before)
             before = recording
         yield from _finish(before)
+
+    def memory(self, datasource: Datasource, scope: str) -> ConnectorMemory:
+        """Return what the datasource's connector has seen. Remember only what covers documents that are uploaded."""
+        return ConnectorMemory(self._tables, datasource, scope)
 
     def publish_pending(self, datasource: Datasource) -> int:
         """Publish what was recorded and not published; return how many references.

@@ -1,4 +1,7 @@
-"""The Repository's tables in PostgreSQL: the catalogue of documents, and the outbox of their references."""
+"""The Repository's tables in PostgreSQL.
+
+They are the catalogue of documents, the outbox of their references, and what connectors have seen.
+"""
 
 from __future__ import annotations
 
@@ -57,6 +60,15 @@ CREATE TABLE IF NOT EXISTS outbox_lanes (
     token         bigint   NOT NULL DEFAULT 0,
     batch_id      text,
     claimed       bigint[] NOT NULL DEFAULT '{}'
+);
+CREATE TABLE IF NOT EXISTS connector_memory (
+    account_id    text        NOT NULL,
+    datasource_id text        NOT NULL,
+    scope         text        NOT NULL,
+    item          text        NOT NULL,
+    state         jsonb       NOT NULL,
+    seen_at       timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (account_id, datasource_id, scope, item)
 );
 """
 _CONNECT_TIMEOUT_S = 10

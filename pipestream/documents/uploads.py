@@ -17,8 +17,9 @@ from pipestream.objects.store import open_store
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pipestream.documents.catalogue import Recorded
+    from pipestream.documents.catalogue import Catalogued, Recorded
     from pipestream.documents.identity import Prepared
+    from pipestream.documents.outbox import Announcement
     from pipestream.documents.tables import Tables
     from pipestream.graph.model import Datasource
     from pipestream.settings import Settings
@@ -56,8 +57,12 @@ class Uploads:
         self.store.put_many([blob for each in documents for blob in each.blobs])
         self.store.put_many([(row.object_key, each.data) for row, each in zip(rows, documents, strict=True)])
         faults.reach(faults.UPLOAD_STORED)
-        make = partial(announce, datasource=datasource) if is_announced else None
-        recorded = self.catalogue.record(rows, make, force=force)
+        traces = {each.doc_id: each.traceparent for each in documents}
+
+        def make(row: Catalogued) -> Announcement:
+            return announce(row, datasource, traces[row.doc_id])
+
+        recorded = self.catalogue.record(rows, make if is_announced else None, force=force)
         faults.reach(faults.UPLOAD_RECORDED)
         self._put_again(rows, documents)
         return recorded

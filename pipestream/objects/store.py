@@ -5,10 +5,11 @@ A store's connections belong to the process that opened it: open one per process
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import unquote
 
 import obstore
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
+    from pipestream.objects.ranges import ByteRange
     from pipestream.settings import Settings
 
 # Objects of 10 KB on a local S3 server and 2 cores: 16 threads 1.8 k puts/s and 3.0 k gets/s,
@@ -31,6 +33,7 @@ _CONCURRENCY = 16
 
 _NOT_FOUND = (NotFoundError, FileNotFoundError)
 _NOT_ALLOWED = (PermissionDeniedError, PermissionError)
+_RANGE_NOT_SATISFIABLE = 416
 _XML_HEAD = '<?xml version="1.0" encoding="UTF-8"?>'
 
 _Item = TypeVar("_Item")
@@ -142,30 +145,88 @@ class ObjectStore:
         """
         self._spread(lambda item: self.put(*item), items)
 
-    def get_many(self, keys: Sequence[str]) -> list[bytes | DocumentMissing]:
+    def get_many(self, keys: Sequence[str], most_bytes: int | None = None) -> list[bytes | DocumentMissing]:
         """Return the objects of ``keys`` in their order, with an error in place of each that is not there.
 
+        :param most_bytes: begin no further object when those so far have so many bytes. Then the result is shorter than
+            ``keys``, but has one at least.
         :raises StoreUnavailable: as ``get``.
         """
+        got_bytes = 0
+        counting = Lock()
 
         def get(key: str) -> bytes | DocumentMissing:
+            nonlocal got_bytes
             try:
-                return self.get(key)
+                data = self.get(key)
+            except DocumentMissing as missing:
+                return missing
+            with counting:
+                got_bytes += len(data)
+            return data
+
+        return self._spread(get, keys, lambda: most_bytes is not None and got_bytes >= most_bytes)
+
+    def get_range(self, wanted: ByteRange) -> bytes:
+        """Return bytes of an object. If the object ends before the range does, the result is shorter, or empty.
+
+        :raises DocumentMissing: there is no such object.
+        :raises StoreUnavailable: the store did not answer.
+        """
+        check_key(wanted.key)
+        try:
+            return bytes(obstore.get_range(self._backend, wanted.key, start=wanted.start, end=wanted.end))
+        except (BaseError, OSError) as error:
+            if self._is_behind_the_end(error):
+                return b""
+            raise self._not_got("get", wanted.key, error) from error
+
+    def get_ranges(self, wanted: Sequence[ByteRange]) -> list[bytes | DocumentMissing]:
+        """Return ranges of objects in their order, with an error in place of each whose object is not there.
+
+        :raises StoreUnavailable: as ``get_range``.
+        """
+
+        def get(each: ByteRange) -> bytes | DocumentMissing:
+            try:
+                return self.get_range(each)
             except DocumentMissing as missing:
                 return missing
 
-        return self._spread(get, keys)
+        return self._spread(get, wanted)
 
-    def _spread(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    def _spread(
+        self,
+        work: Callable[[_Item], _Result],
+        items: Sequence[_Item],
+        is_enough: Callable[[], bool] = lambda: False,
+    ) -> list[_Result]:
+        """Do work on every item, side by side; return the results in order.
+
+        Each thread takes the next item by itself: a future for every item costs as much as a small request.
+
+        :param is_enough: whether to begin no further item.
+        """
         if len(items) < 2:
             return [work(item) for item in items]
-        futures = [self._pool.submit(work, item) for item in items]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
+        results: list[_Result | None] = [None] * len(items)
+        left = iter(range(len(items)))  # threads may share it: each call of next is atomic
+        has_failed = False
+
+        def run() -> None:
+            nonlocal has_failed
+            while not (has_failed or is_enough()) and (index := next(left, None)) is not None:
+                try:
+                    results[index] = work(items[index])
+                except BaseException:
+                    has_failed = True
+                    raise
+
+        futures = [self._pool.submit(run) for _ in range(min(_CONCURRENCY, len(items)))]
+        wait(futures)
+        for future in futures:
+            future.result()
+        return cast("list[_Result]", results[: next(left, len(items))])
 
     def exists(self, key: str) -> bool:
         """Say whether there is an object.
@@ -271,6 +332,13 @@ class ObjectStore:
         if missing:
             return DocumentMissing(f"there is no object {key} in {self.uri}")
         return self._failed(verb, key, error)
+
+    def _is_behind_the_end(self, error: Exception) -> bool:
+        """Tell whether a range was refused because it begins where the object has ended."""
+        if self._folder is not None:
+            return "StartTooLarge" in str(error)
+        answer = read_answer(str(error))
+        return answer is not None and answer.status == _RANGE_NOT_SATISFIABLE
 
     def _failed(self, verb: str, key: str, error: Exception) -> StoreUnavailable | StoreRefused:
         answer = read_answer(str(error)) if self._folder is None else None

@@ -17,7 +17,7 @@ from pipestream.ids import check_graph_id, check_key_part
 from pipestream.kafka.broker import Broker
 from pipestream.objects.store import ObjectStore, open_store
 from pipestream.retention.blob_use import read_documents
-from pipestream.retention.policies import BLOBS, OUTPUTS, UPLOADS, read_histories
+from pipestream.retention.policies import BLOBS, OUTPUTS, SEGMENTS, UPLOADS, read_histories
 from pipestream.retention.references import References, find_referring_topics, scan_references
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ class FoundDocument:
     A reference in the outbox is such a record, too."""
     blobs: tuple[str, ...] = ()
     """The keys of its blobs that are objects of their own."""
+    in_segments: tuple[str, ...] = ()
+    """The keys of segments with outputs of it, if they were looked for. They hold other documents too, so they are not
+    deleted here, but when they expire."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -47,7 +50,7 @@ class FoundDocument:
 
     @property
     def is_there(self) -> bool:
-        return self.is_catalogued or bool(self.keys)
+        return self.is_catalogued or bool(self.keys or self.in_segments)
 
 
 def find_documents(
@@ -56,6 +59,7 @@ def find_documents(
     """Return what there is of some documents of a datasource. Changes nothing.
 
     :param with_outputs: look for what nodes stored of them as well, which reads every stored output of the account.
+    :raises SegmentDamaged: a segment of the account cannot be read.
     :raises RequestInvalid: no graph that was applied has the datasource.
     :raises IdInvalid: an id cannot be a document's.
     """
@@ -74,7 +78,7 @@ def find_documents(
 def delete_documents(
     settings: Settings, datasource_id: str, found: Sequence[FoundDocument], *, even_if_referenced: bool = False
 ) -> None:
-    """Delete documents that were found.
+    """Delete documents that were found. What is in segments stays until they expire.
 
     :param even_if_referenced: also where records refer to them. Each such record becomes a dead letter when it is read.
     :raises RequestInvalid: records refer to a document; nothing was deleted.
@@ -102,8 +106,11 @@ def _found(
     uploads = tuple(sorted(store.list("/".join((UPLOADS, *place)))))
     blobs = tuple(sorted(store.list("/".join((BLOBS, *place)))))
     waiting = catalogue.waiting(place[1], uploads)
+    in_segments = tuple(key for key in outputs if key.startswith(f"{SEGMENTS}/"))
+    outputs = tuple(key for key in outputs if key not in in_segments)
     referenced = tuple(key for key in uploads + outputs if key in references or key in waiting)
-    return FoundDocument(place[2], catalogue.find(*place) is not None, uploads, outputs, referenced, blobs)
+    is_catalogued = catalogue.find(*place) is not None
+    return FoundDocument(place[2], is_catalogued, uploads, outputs, referenced, blobs, in_segments)
 
 
 def _find_outputs(
@@ -111,10 +118,11 @@ def _find_outputs(
 ) -> dict[str, list[str]]:
     """Return the keys of what nodes stored of some documents; only the documents themselves say whose they are."""
     found: dict[str, list[str]] = {}
-    for key, document in read_documents(store, f"{OUTPUTS}/{account_id}"):
-        if document.doc_id in wanted and document.ownership.datasource_id in ("", datasource_id):
-            found.setdefault(document.doc_id, []).append(key)
-    return found
+    for root in (OUTPUTS, SEGMENTS):
+        for key, document in read_documents(store, f"{root}/{account_id}"):
+            if document.doc_id in wanted and document.ownership.datasource_id in ("", datasource_id):
+                found.setdefault(document.doc_id, []).append(key)
+    return {doc_id: list(dict.fromkeys(keys)) for doc_id, keys in found.items()}
 
 
 def _account_of(histories: Sequence[Sequence[Graph]], datasource_id: str) -> str:

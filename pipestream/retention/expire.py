@@ -36,8 +36,9 @@ log = logging.getLogger(__name__)
 
 DEFAULT_GRACE = timedelta(hours=24)
 SHORTEST_GRACE = timedelta(hours=1)
-"""Longer than a chunk of records is at work, from its reading to its commit: minutes. Where modules are so slow that a
-chunk takes hours (``chunk_records`` times their seconds), the operator has to give more."""
+"""Longer than a chunk of records, or a wave of sub-ranges, is at work, from its reading to its commit: minutes, and
+``sub_range_wave_s`` is at most half of this. Where modules are so slow that a chunk takes hours (``chunk_records``
+times their seconds), the operator has to give more."""
 
 
 def expire_documents(

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pipestream.deployment.versions import GraphVersions
+from pipestream.documents import segments
 
 if TYPE_CHECKING:
     from pipestream.graph.model import Graph
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 UPLOADS = "documents"
 BLOBS = "blobs"
 OUTPUTS = "streams"
+SEGMENTS = segments.ROOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class Policies:
             case [root, _account, _stream, file] if root == OUTPUTS:
                 # Node ids have no dots; what follows one tells apart several documents of one node.
                 return self.outputs.get(file.partition(".")[0])
+            case [root, _account, node, _hour, _file] if root == SEGMENTS:
+                return self.outputs.get(node)
             case [root, account, datasource, _document, _file] if root in (UPLOADS, BLOBS):
                 return self.uploads.get((account, datasource))
         return None
@@ -41,7 +45,7 @@ class Policies:
     def roots(self) -> list[str]:
         """Return below which prefixes something may expire."""
         # Blobs last: what refers to them may go before them.
-        rules = ((OUTPUTS, self.outputs), (UPLOADS, self.uploads), (BLOBS, self.uploads))
+        rules = ((OUTPUTS, self.outputs), (SEGMENTS, self.outputs), (UPLOADS, self.uploads), (BLOBS, self.uploads))
         return [root for root, found in rules if found]
 
 

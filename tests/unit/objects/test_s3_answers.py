@@ -76,7 +76,7 @@ def test_a_server_that_did_not_answer_refused_nothing():
     [
         lambda settings: Ledger(settings).heads("g", "t", [0]),
         lambda settings: Ledger(settings).table_uris(),
-        lambda settings: Ledger(settings).find_plan("plan"),
+        lambda settings: Ledger(settings).find_plan("plan", "g"),
         ensure_buckets,
     ],
     ids=["heads", "tables", "plan", "buckets"],

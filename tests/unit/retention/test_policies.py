@@ -35,7 +35,8 @@ def test_nodes_decide_on_outputs_and_datasources_on_uploads():
     policies = find_policies([[make_graph(node=2, source=24)]])
 
     assert hours(policies) == (2, 24)
-    assert policies.roots() == ["streams", "documents", "blobs"]
+    assert policies.roots() == ["streams", "segments", "documents", "blobs"]
+    assert policies.keep("segments/acme/parse/2026111723/0b6f") == timedelta(hours=2)
     assert policies.keep(f"blobs/acme/files/d/{'a' * 64}") == timedelta(hours=24)
 
 

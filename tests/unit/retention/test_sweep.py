@@ -13,6 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from pipestream.documents.segments import build_segment
 from pipestream.objects.store import open_store
 from pipestream.retention.policies import Policies
 from pipestream.retention.references import References
@@ -384,4 +385,63 @@ class AnythingMayHappen(RuleBasedStateMachine):
 
 
 TestAnythingMayHappen = AnythingMayHappen.TestCase
-TestAnythingMayHappen.settings = hypothesis_settings(deadline=None, max_examples=150, stateful_step_count=40)
+TestAnythingMayHappen.settings = hypothesis_settings(deadline=None, max_examples=60, stateful_step_count=40)
+
+
+SEGMENT = "segments/acme/parse/2026010100/2b0f6e5c-6f7a-4f0e-9a57-6f2c1d6a0c11"
+
+
+def test_a_segment_stays_while_a_record_refers_to_one_of_its_documents(tmp_path):
+    world = World(tmp_path)
+    world.put(SEGMENT)
+    world.send(SEGMENT)
+    for _ in range(2):
+        world.now += KEEP + GRACE
+        assert world.sweep().deleted == 0
+    world.records.clear()
+
+    assert world.sweep().deleted == 0, "nothing refers to it since a moment ago"
+    world.now += GRACE
+    assert world.sweep().deleted == 1
+    assert list(world.store.list("segments")) == []
+
+
+def test_a_segment_that_a_dead_run_left_goes_like_any_other_document(tmp_path):
+    world = World(tmp_path)
+    world.put(SEGMENT)
+    world.now += KEEP + GRACE
+    world.sweep()
+    world.now += GRACE
+
+    assert world.sweep().deleted == 1
+
+
+def test_a_blob_stays_while_a_document_in_a_segment_refers_to_it(tmp_path):
+    world = World(tmp_path)
+    blob = world.put(f"blobs/acme/files/d/{'a' * 64}")
+    document = PipeDoc(doc_id="d")
+    document.blob_bag.blob.storage_ref.object_key = blob
+    world.put(SEGMENT, build_segment([b"", document.SerializeToString()]).data)
+
+    world.send(SEGMENT)
+    for _ in range(3):
+        world.now += KEEP + GRACE
+        world.send(SEGMENT)
+        assert world.sweep().deleted == 0
+
+
+def test_while_a_segment_is_damaged_the_blobs_of_its_account_stay_and_all_else_expires(tmp_path):
+    world = World(tmp_path)
+    blob = world.put(f"blobs/acme/files/d/{'a' * 64}")
+    world.put(SEGMENT, b"damaged")
+    for _ in range(2):
+        world.now += KEEP + GRACE
+        world.sweep()
+
+    assert list(world.store.list("segments")) == []
+    assert list(world.store.list("blobs")) == [blob]
+
+    for _ in range(2):
+        world.now += KEEP + GRACE
+        world.sweep()
+    assert list(world.store.list("blobs")) == []
