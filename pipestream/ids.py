@@ -18,12 +18,15 @@ from pipestream.errors import IdInvalid
 _GRAPH_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}", re.ASCII)
 # Accounts, documents and streams become parts of object keys and come from outside, so no slashes,
 # and no leading dot: `..` would climb out of the store's folder.
-_KEY_PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._:@=+-]{0,199}", re.ASCII)
+_PART = r"[A-Za-z0-9_-][A-Za-z0-9._:@=+-]{0,199}"
+_KEY_PART = re.compile(_PART, re.ASCII)
+_KEY = re.compile(f"{_PART}(?:/{_PART})*", re.ASCII)
 
 # S3's own limit; every part has at most 200 characters, so this bounds the number of parts.
 _MAX_KEY_LENGTH = 1_024
 
 _STREAMS = uuid.UUID("6f0d3f6e-6ad9-5a35-9f3c-4f9f2e0f7b51")
+_STREAMS_BYTES = _STREAMS.bytes
 
 
 def check_graph_id(value: str, what: str) -> str:
@@ -42,6 +45,19 @@ def check_graph_id(value: str, what: str) -> str:
 def graph_dag_id(graph_id: str) -> str:
     """Return the id of the DAG that Airflow runs a graph as."""
     return f"pipestream_{graph_id}"
+
+
+def approval_dag_id(graph_id: str) -> str:
+    """Return the id of the DAG that asks for approval before it changes what a graph's DAG never changes by itself.
+
+    Ids of graphs have no dot, so no graph's own DAG has this id.
+    """
+    return f"{graph_dag_id(graph_id)}.approve"
+
+
+def graph_of_dag_id(dag_id: str) -> str:
+    """Return the graph that a DAG of :func:`graph_dag_id` or :func:`approval_dag_id` is of."""
+    return dag_id.removeprefix("pipestream_").removesuffix(".approve")
 
 
 def check_key_part(value: str, what: str) -> str:
@@ -64,8 +80,9 @@ def check_key(key: str) -> str:
     """
     if len(key) > _MAX_KEY_LENGTH:
         raise IdInvalid(f"object key of {len(key)} characters; at most {_MAX_KEY_LENGTH} are allowed")
-    for part in key.split("/"):
-        check_key_part(part, f"in the object key {key!r}, the part")
+    if not _KEY.fullmatch(key):
+        for part in key.split("/"):
+            check_key_part(part, f"in the object key {key!r}, the part")
     return key
 
 
@@ -96,7 +113,7 @@ def derive_child_id(parent_stream_id: str, node_id: str, branch: str) -> str:
 @lru_cache(maxsize=1_024)
 def _uuid5(name: str) -> str:
     """Return ``str(uuid.uuid5(_STREAMS, name))``, in a third of the time: no object is made on the way."""
-    digest = bytearray(sha1(_STREAMS.bytes + name.encode(), usedforsecurity=False).digest()[:16])
+    digest = bytearray(sha1(_STREAMS_BYTES + name.encode(), usedforsecurity=False).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x50
     digest[8] = digest[8] & 0x3F | 0x80
     text = digest.hex()

@@ -16,7 +16,7 @@ from pipestream.engine.process import Emission, Outcome, Services, fail
 from pipestream.errors import PipestreamError
 from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.settings import Settings
-from pipestream.telemetry.tracing import TRACEPARENT, header_of, record_error, span, trace_id_of
+from pipestream.telemetry.tracing import TRACEPARENT, header_of, is_traced, record_error, span, trace_id_of
 from pipestream.wire import PipeStream
 
 _MESSAGE_TYPES = {Outcome.EDGE: "routing", Outcome.HAPPY_END: "happy_end", Outcome.ERROR_END: "error_end"}
@@ -32,14 +32,20 @@ class RecordResult:
     """To be stored before the outputs are sent, which refer to them."""
     sent: list[str] = field(default_factory=list)
     """The ways its documents went, by the names the ledger counts them under."""
+    decisions: list[str] = field(default_factory=list)
+    """What conditions decided, by the names the ledger counts it under."""
     dead_letters: int = 0
     error: PipestreamError | None = None
     """The last failure of a document of this record."""
+    for_segments: dict[int, str] = field(default_factory=dict)
+    """Which objects may go into a segment instead: the place of an output, and the key of the object it refers to."""
     is_given_up: bool = False
     """Whether it was not processed (to its end) but put aside; see ``Carrier.give_up``."""
 
     def add(self, output: Output) -> None:
         """Add an output of one of its documents."""
+        if output.for_segment:
+            self.for_segments[len(self.outputs)] = output.for_segment
         self.outputs.append(output.record)
         self.objects.update(output.objects)
 
@@ -70,10 +76,13 @@ class Carrier:
             answers with the document.
         :param deadline: when the caller's time budget ends, by ``time.monotonic``; None: it has none.
         """
+        traceparent = header(arrival.record.headers, TRACEPARENT) or ""
+        if not is_traced(traceparent):
+            return self._carry(arrival, stream, seen, deadline)
         known = PipeStream() if isinstance(stream, PipestreamError) else stream
         with span(
             f"process {self.entrance.node_id}",
-            header(arrival.record.headers, TRACEPARENT) or "",
+            traceparent,
             known.metadata.trace_id,
             **{
                 "pipestream.graph": self.entrance.graph.graph_id,
@@ -105,7 +114,10 @@ class Carrier:
             self.services.meter.ended(succeeded=False)
             return result
         hops = stream.hop_count
-        for emission in follow(stream, self.entrance.graph, self.services, self.settings, deadline=deadline):
+        emissions = follow(
+            stream, self.entrance.graph, self.services, self.settings, deadline=deadline, decisions=result.decisions
+        )
+        for emission in emissions:
             seen(emission)
             # A failed stream keeps the hops it came with, so only one that failed at the record's own node
             # still has those of the record.
@@ -124,11 +136,11 @@ class Carrier:
         """
         result = RecordResult(arrival.record, is_given_up=True)
         try:
-            stream, key = read_arrival(arrival, self.entrance)
+            stream, place = read_arrival(arrival, self.entrance)
         except PipestreamError:
-            as_dead_letter, stream, key = True, PipeStream(current_node_id=self.entrance.node_id), ""
-        if key:
-            stream.document_ref.object_key = key
+            as_dead_letter, stream, place = True, PipeStream(current_node_id=self.entrance.node_id), None
+        if place is not None:
+            stream.document_ref.object_key = place.key
         self._add_failure(result, arrival, stream, error, attempts, as_dead_letter=as_dead_letter)
         return result
 

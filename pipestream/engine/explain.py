@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from pipestream.engine.graph_conditions import Conditions
+from pipestream.engine.graph_conditions import Activation, Conditions
 from pipestream.engine.process import Emission, Outcome, Services, fail, process_node
 from pipestream.errors import ConditionError, PipestreamError
 from pipestream.graph.flow import Way, destination_of
 from pipestream.graph.model import Edge, Graph, Node
 from pipestream.modules.resolve import IdentityModule
-from pipestream.routing.engine import Activation
 from pipestream.wire import PipeDoc, PipeStream
 
 if TYPE_CHECKING:

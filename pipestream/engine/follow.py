@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pipestream.engine.decisions import note_decision
 from pipestream.engine.envelopes import envelope_id
 from pipestream.engine.process import Emission, Outcome, Services, fail, process_node
 from pipestream.errors import (
@@ -65,6 +66,7 @@ def follow(
     settings: Settings,
     sleep: Callable[[float], None] = time.sleep,
     deadline: float | None = None,
+    decisions: list[str] | None = None,
 ) -> list[Emission]:
     """Process a stream at its node, and on through fused edges; return only what leaves the task.
 
@@ -73,6 +75,7 @@ def follow(
     whole.
 
     :param deadline: when the time budget of the stream ends, by ``time.monotonic``; None: it has none.
+    :param decisions: gets what conditions decided, by the names that the ledger counts it under.
     :raises ModuleDown: a module did not come back while its calls were held back.
     :raises StoreUnavailable, StoreRefused: the store of blobs cannot be read.
     :raises TimeBudgetSpent: the deadline has passed.
@@ -81,7 +84,9 @@ def follow(
     waiting = deque([stream])
     while waiting:
         current = waiting.popleft()
-        for emission in _process_with_retries(current, graph, services, settings, sleep, deadline):
+        for emission in process_with_retries(current, graph, services, settings, sleep, deadline):
+            if decisions is not None:
+                note_decision(emission, decisions)
             if is_fused(emission, graph):
                 waiting.append(emission.stream)
             else:
@@ -105,7 +110,7 @@ def is_fused(emission: Emission, graph: Graph) -> bool:
     return emission.edge is not None and destination_of(emission.edge, graph).is_fused
 
 
-def _process_with_retries(
+def process_with_retries(
     stream: PipeStream,
     graph: Graph,
     services: Services,
@@ -113,9 +118,14 @@ def _process_with_retries(
     sleep: Callable[[float], None],
     deadline: float | None,
 ) -> list[Emission]:
-    policy = retry_policy(graph.node_by_id.get(stream.current_node_id), settings)
+    """Process a stream at one node, as often as its retry policy says; a failure is an emission too.
+
+    It raises what ``follow`` raises.
+    """
     started = services.now()
-    for attempt in range(1, policy.max_attempts + 1):
+    attempt = 0
+    while True:
+        attempt += 1
         try:
             return process_node(stream, graph, services, attempt, deadline)
         except (ModuleDown, TimeBudgetSpent, StoreRefused):
@@ -124,6 +134,7 @@ def _process_with_retries(
             if deadline is not None and time.monotonic() >= deadline:
                 # The caller's time is over, not the document's chance: whoever has more time may succeed.
                 raise TimeBudgetSpent(stream.current_node_id) from error
+            policy = retry_policy(graph.node_by_id.get(stream.current_node_id), settings)
             if attempt == policy.max_attempts and isinstance(error, StoreUnavailable):
                 raise
             if attempt == policy.max_attempts:
@@ -138,4 +149,3 @@ def _process_with_retries(
             unexpected.__cause__ = error
             unexpected.concerns = Concern.RECORD
             return [fail(stream, graph, unexpected, attempt, services, started)]
-    raise AssertionError("max_attempts is at least 1")

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pipestream.errors import ConditionError
 from pipestream.graph.model import Edge, Graph, Node
 from pipestream.routing.conditions import problems_of
-from pipestream.routing.engine import Activation, EvaluationError, Program, open_engine
+from pipestream.routing.engine import VARIABLES, Bind, EvaluationError, Program, open_engine
+from pipestream.routing.engine import Activation as EngineActivation
 from pipestream.routing.problems import with_caret
+from pipestream.routing.quick import Quick, quick_program
 from pipestream.routing.syntax import Expr, parse
 from pipestream.wire import PipeDoc, PipeStream
+
+
+class Activation:
+    """One document and its stream, for the conditions of a graph. It is valid until one of the two changes."""
+
+    __slots__ = ("_bind", "_bound", "document", "stream")
+
+    def __init__(self, stream: PipeStream, document: PipeDoc, bind: Bind) -> None:
+        self.stream = stream
+        self.document = document
+        self._bind = bind
+        self._bound: EngineActivation = None
+
+    def bound(self) -> EngineActivation:
+        """Return what the CEL engine evaluates. Made when the first condition needs it: most do not."""
+        if self._bound is None:
+            self._bound = self._bind(self.stream, self.document)
+        return self._bound
 
 
 class Conditions:
@@ -18,29 +36,35 @@ class Conditions:
 
     def __init__(self, graph: Graph, engine: str) -> None:
         opened = open_engine(engine)
-        expressions: dict[str, Expr] = {}
-        programs: dict[str, Program] = {}
+        expressions: list[Expr] = []
+        self._programs: dict[str, Program] = {}
+        self._quick: dict[str, Quick] = {}
         texts = [edge.condition for edge in graph.edges]
         texts += [text for node in graph.nodes for text in node.filters]
         for text in texts:
-            if text.strip() and text not in programs:
-                expressions[text] = parse(text)
-                programs[text] = opened.compile(text)
-        self._programs = programs
+            if not text.strip() or text in self._programs or text in self._quick:
+                continue
+            expr = parse(text)
+            if (quick := quick_program(expr, VARIABLES)) is not None:
+                self._quick[text] = quick
+            else:
+                self._programs[text] = opened.compile(text)
+                expressions.append(expr)
         self._edges_from = graph.edges_from
-        self._bind: Callable[[PipeStream, PipeDoc], Activation] = opened.binder(list(expressions.values()))
+        self.deciding = frozenset(edge.from_node_id for edge in graph.edges if edge.condition.strip())
+        """The nodes at which a condition decides where documents go."""
+        self._bind = opened.binder(expressions)
 
     def activation(self, stream: PipeStream, document: PipeDoc) -> Activation:
         """Bind a document for all conditions of this graph. It takes the fields they name, and no others."""
-        return self._bind(stream, document)
+        return Activation(stream, document, self._bind)
 
     def matches(self, edge: Edge, activation: Activation) -> bool:
         """Whether a document takes ``edge``. An empty condition always matches.
 
         :raises ConditionError: the condition failed on this document.
         """
-        program = self._programs.get(edge.condition)
-        return True if program is None else _truth(program, activation, edge.edge_id)
+        return self._holds(edge.condition, activation, edge.edge_id)
 
     def matching_edges(self, node_id: str, activation: Activation) -> list[Edge]:
         """All edges out of a node that a document takes, in priority order.
@@ -58,8 +82,14 @@ class Conditions:
 
     def filter_holds(self, node: Node, number: int, activation: Activation) -> bool:
         """Whether the filter of that number, counted from 0, holds."""
-        program = self._programs.get(node.filters[number])
-        return True if program is None else _truth(program, activation, f"{node.node_id}:filter[{number}]")
+        return self._holds(node.filters[number], activation, f"{node.node_id}:filter[{number}]")
+
+    def _holds(self, text: str, activation: Activation, owner: str) -> bool:
+        quick = self._quick.get(text)
+        if quick is not None:
+            return quick(activation.stream, activation.document)
+        program = self._programs.get(text)
+        return True if program is None else _truth(program, activation.bound(), owner)
 
 
 def compile_conditions(graph: Graph, engine: str) -> Conditions:
@@ -81,7 +111,7 @@ def _refuse_problems(owner: str, text: str, engine: str) -> None:
         raise ConditionError(owner, with_caret(text, problems[0]))
 
 
-def _truth(program: Program, activation: Activation, owner: str) -> bool:
+def _truth(program: Program, activation: EngineActivation, owner: str) -> bool:
     try:
         value = program(activation)
     except EvaluationError as error:

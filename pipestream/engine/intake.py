@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
-from pipestream.documents.references import key_of
-from pipestream.errors import Concern, DocumentMissing, PipestreamError, RecordInvalid
+from pipestream.documents.fetch import Fetched, fetch_documents
+from pipestream.documents.references import DocumentPlace, place_of
+from pipestream.errors import Concern, PipestreamError, RecordInvalid
 from pipestream.graph.model import Graph
 from pipestream.ids import check_key_part, derive_child_id, derive_stream_id
 from pipestream.kafka.records import InputRecord
 from pipestream.objects.store import ObjectStore
-from pipestream.wire import PipeDoc, PipeStream
+from pipestream.wire import PipeStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +49,56 @@ class Arrival:
     record: InputRecord
     origin: str
     """The same for every try, and of no other arrival: the place in a topic, or a key that the caller gives."""
+    stream: PipeStream | None = None
+    """What the record's value says, if it is decoded already. ``take_in`` changes it, so nobody else may use it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenIn:
+    """The streams of some arrivals, in their order."""
+
+    streams: list[PipeStream | PipestreamError]
+    """Each with its document inline, or the reason why there is none."""
+    fetched_bytes: int
 
 
 def take_in(arrivals: Sequence[Arrival], entrance: Entrance, store: ObjectStore) -> list[PipeStream | PipestreamError]:
     """Return each arrival's stream with its document inline, or why there is none. One fetch for all."""
+    return take_in_some(arrivals, entrance, store, None).streams
+
+
+def take_in_some(
+    arrivals: Sequence[Arrival], entrance: Entrance, store: ObjectStore, most_bytes: int | None
+) -> TakenIn:
+    """Return the streams of arrivals. One fetch for all.
+
+    :param most_bytes: stop when the fetched documents have so many, after one of them at least. The result then has
+        fewer streams than there are arrivals.
+    """
     streams: list[PipeStream | PipestreamError] = []
-    wanted: list[tuple[int, PipeStream, str]] = []
+    wanted: list[tuple[int, PipeStream, DocumentPlace]] = []
     for index, arrival in enumerate(arrivals):
         try:
-            stream, key = read_arrival(arrival, entrance)
+            stream = decode_stream(arrival.record.value) if arrival.stream is None else arrival.stream
+            place = admit(stream, entrance, arrival.origin)
         except PipestreamError as error:
             streams.append(_blame(error))
         else:
             streams.append(stream)
-            if key:
-                wanted.append((index, stream, key))
-    found = store.get_many([key for _, _, key in wanted])
-    for (index, stream, key), data in zip(wanted, found, strict=True):
+            if place is not None:
+                wanted.append((index, stream, place))
+    if not wanted:
+        return TakenIn(streams, fetched_bytes=0)
+    found = fetch_documents(store, [place for _, _, place in wanted], most_bytes)
+    if len(found) < len(wanted):
+        del streams[wanted[len(found)][0] :]
+    fetched_bytes = 0
+    for (index, stream, place), data in zip(wanted, found, strict=False):
         try:
-            stream.document.CopyFrom(_decode_document(key, data))
+            fetched_bytes += _read_document(stream, place, data)
         except PipestreamError as error:
             streams[index] = _blame(error)
-    return streams
+    return TakenIn(streams, fetched_bytes)
 
 
 def _blame(error: PipestreamError) -> PipestreamError:
@@ -79,8 +108,8 @@ def _blame(error: PipestreamError) -> PipestreamError:
     return error
 
 
-def read_arrival(arrival: Arrival, entrance: Entrance) -> tuple[PipeStream, str]:
-    """Return an arrival's stream as it enters the graph, and the key of its document; no key if that is inline.
+def read_arrival(arrival: Arrival, entrance: Entrance) -> tuple[PipeStream, DocumentPlace | None]:
+    """Return an arrival's stream as it enters the graph, and where its document is; None if that is inline.
 
     :raises RecordInvalid, IdInvalid: it cannot enter here.
     """
@@ -131,10 +160,10 @@ def _is_stream(value: bytes | None) -> bool:
     return True
 
 
-def admit(stream: PipeStream, entrance: Entrance, origin: str) -> str:
+def admit(stream: PipeStream, entrance: Entrance, origin: str) -> DocumentPlace | None:
     """Give a stream the account and the identity it has in the graph, in place.
 
-    :return: the key of its document; empty if that is inline.
+    :return: where its document is; None if that is inline.
     :raises RecordInvalid, IdInvalid: it cannot enter here.
     """
     if stream.WhichOneof("document_payload") is None:
@@ -147,14 +176,14 @@ def admit(stream: PipeStream, entrance: Entrance, origin: str) -> str:
     elif stream.current_node_id != entrance.node_id:
         raise RecordInvalid(f"the stream is on its way to {stream.current_node_id!r}, not to {entrance.node_id!r}")
     # Before the identity changes: a reference without a key follows from the one that the stream came with.
-    key = "" if stream.HasField("document") else key_of(stream)
+    place = None if stream.HasField("document") else place_of(stream)
     if entrance.datasource_id:
         _enter_graph(stream, entrance, origin)
     else:
         enter_lane(stream, entrance)
     check_key_part(stream.metadata.account_id, "account id")
     check_key_part(stream.stream_id, "stream id")
-    return key
+    return place
 
 
 def settle_account(stream: PipeStream, entrance: Entrance) -> None:
@@ -192,10 +221,13 @@ def _enter_graph(stream: PipeStream, entrance: Entrance, origin: str) -> None:
     stream.metadata.graph_id = entrance.graph.graph_id
 
 
-def _decode_document(key: str, data: bytes | DocumentMissing) -> PipeDoc:
-    if isinstance(data, DocumentMissing):
+def _read_document(stream: PipeStream, place: DocumentPlace, data: Fetched) -> int:
+    """Put a stored document into its stream, in place of the reference; return its size."""
+    if not isinstance(data, bytes):
         raise data
     try:
-        return PipeDoc.FromString(data)
+        stream.document.ParseFromString(data)
     except DecodeError as error:
-        raise RecordInvalid(f"object {key} is not a PipeDoc: {error}") from None
+        raise RecordInvalid(f"object {place} is not a PipeDoc: {error}") from None
+    stream.document.SetInParent()  # an empty document is one too
+    return len(data)

@@ -28,6 +28,8 @@ class Output:
 
     record: OutputRecord
     objects: Mapping[str, bytes] = field(default_factory=dict)
+    for_segment: str = ""
+    """The key of the object that may go into a segment instead; the record then refers to its place there."""
 
 
 def output_of(emission: Emission, graph: Graph) -> Output:
@@ -49,7 +51,8 @@ def output_of(emission: Emission, graph: Graph) -> Output:
     if _stays_inline(emission, graph):
         return Output(OutputRecord(topic, key, stream.SerializeToString(deterministic=True), headers), blobs)
     value, objects = _by_reference(emission)
-    return Output(OutputRecord(topic, key, value, headers), {**blobs, **objects})
+    for_segment = next(iter(objects), "") if _may_be_in_segment(emission, node) else ""
+    return Output(OutputRecord(topic, key, value, headers), {**blobs, **objects}, for_segment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class DeadLetterWriter:
             record = arrival.record
             raise DeadLettersOff(node.node_id, record.topic, record.partition, record.offset, emission.error)
         if is_entry:
-            value, objects = self._entry_letter(arrival, node.node_id, node.dead_letters.include_payload)
+            value, objects = self._entry_letter(arrival, emission, node.dead_letters.include_payload)
         else:
             value, objects = _by_reference(emission)
         topic, datasource_id = self._place(node, is_entry=is_entry)
@@ -100,7 +103,7 @@ class DeadLetterWriter:
         return topic, datasource_id if node.dead_letters.topic_override else ""
 
     def _entry_letter(
-        self, arrival: Arrival, node_id: str, include_payload: bool
+        self, arrival: Arrival, emission: Emission, include_payload: bool
     ) -> tuple[bytes | None, Mapping[str, bytes]]:
         """Return the value of the letter, and what it refers to; no value where that is the record's own.
 
@@ -111,7 +114,12 @@ class DeadLetterWriter:
             is_changed = self._rename_for_replay(stream)
             objects: Mapping[str, bytes] = {}
             if stream.HasField("document") and not include_payload:
-                objects = self._put_document_aside(arrival, stream, node_id)
+                objects = self._put_document_aside(arrival, stream, emission.node_id)
+                is_changed = True
+            elif stream.document_ref.HasField("object_offset") and emission.stream.HasField("document"):
+                # A letter may wait for years, and must not keep all other documents of a segment for so long.
+                stream.document.CopyFrom(emission.stream.document)  # takes the reference's place
+                objects = self._put_document_aside(arrival, stream, emission.node_id)
                 is_changed = True
         except (RecordInvalid, IdInvalid):
             return None, {}
@@ -145,6 +153,16 @@ class DeadLetterWriter:
             )
         )
         return objects
+
+
+def _may_be_in_segment(emission: Emission, node: Node | None) -> bool:
+    """Tell whether a document may share an object with others: on its way between two nodes of one cluster.
+
+    What ends, fails or goes to another cluster is kept for longer, or read by others, so it has an object of its own.
+    """
+    if node is None or node.storage in ("", "objects") or emission.edge is None:
+        return False
+    return emission.outcome is Outcome.EDGE and not emission.edge.is_cross_cluster
 
 
 def _stays_inline(emission: Emission, graph: Graph) -> bool:

@@ -30,6 +30,7 @@ from pipestream.errors import (
 from pipestream.graph.model import Edge, Graph, Node
 from pipestream.ids import derive_child_id
 from pipestream.modules.module import Answer, EnvelopePlace, HopStatus, Module, ModuleContext
+from pipestream.modules.resolve import IdentityModule
 from pipestream.modules.transports import EdgeTransport
 from pipestream.routing.mappings import apply_mappings
 from pipestream.telemetry.meter import Meter, NoMeter
@@ -65,6 +66,8 @@ class Emission:
     edge: Edge | None = None
     error: PipestreamError | None = None
     attempts: int = 1
+    is_decided: bool = False
+    """Whether conditions decided its way. Of the branches of one document, only the first says so."""
 
     @property
     def counted_as(self) -> str:
@@ -196,6 +199,29 @@ def _run_module(
         if not services.conditions.passes_filters(node, activation):
             return Answer([document], HopStatus.SKIPPED)
     document = apply_mappings(node.pre_mappings, stream, document, services.cel_engine)
+    if isinstance(services.module_of(node), IdentityModule) and not node.parser:
+        _timeout_s(node, services, deadline)  # the time budget ends here, too
+        services.report(place, "processing")
+        answer = Answer([document])
+    else:
+        answer = _ask_module(document, stream, node, graph, services, attempt, deadline, place)
+    if not node.post_mappings:
+        return answer
+    mapped = [apply_mappings(node.post_mappings, stream, each, services.cel_engine) for each in answer.documents]
+    return replace(answer, documents=mapped)
+
+
+def _ask_module(
+    document: PipeDoc,
+    stream: PipeStream,
+    node: Node,
+    graph: Graph,
+    services: Services,
+    attempt: int,
+    deadline: float | None,
+    place: EnvelopePlace | None,
+) -> Answer:
+    """Hydrate a document, call the node's module, and put references back in place of blobs."""
     context = ModuleContext(
         graph_id=graph.graph_id,
         node_id=node.node_id,
@@ -220,12 +246,7 @@ def _run_module(
     services.report(place, "processing")
     answer = _call_module(hydrated.document, context, node, graph, services)
     settled = settle_blobs(answer.documents, hydrated, rule)
-    if settled is not answer.documents:
-        answer = replace(answer, documents=settled)
-    if not node.post_mappings:
-        return answer
-    mapped = [apply_mappings(node.post_mappings, stream, each, services.cel_engine) for each in answer.documents]
-    return replace(answer, documents=mapped)
+    return answer if settled is answer.documents else replace(answer, documents=settled)
 
 
 def _call_module(document: PipeDoc, context: ModuleContext, node: Node, graph: Graph, services: Services) -> Answer:
@@ -251,10 +272,11 @@ def _call_module(document: PipeDoc, context: ModuleContext, node: Node, graph: G
 
 def _route(stream: PipeStream, node: Node, graph: Graph, conditions: Conditions) -> list[Emission]:
     edges: Sequence[Edge] = graph.edges_from.get(node.node_id, ())
+    is_decided = node.node_id in conditions.deciding
     if edges:
         edges = conditions.matching_edges(node.node_id, conditions.activation(stream, stream.document))
     if not edges:
-        return [_end_happily(stream, node, graph)]
+        return [_end_happily(stream, node, graph, is_decided=is_decided)]
     emissions = []
     for index, edge in enumerate(edges):
         _check_edge_hops(stream, edge)
@@ -265,7 +287,9 @@ def _route(stream: PipeStream, node: Node, graph: Graph, conditions: Conditions)
             forget_name(branch)
         branch.current_node_id = edge.to_node_id
         branch.cluster_id = edge.to_cluster_id or graph.cluster_id
-        emissions.append(Emission(Outcome.EDGE, branch, node.node_id, edge.to_node_id, edge))
+        emissions.append(
+            Emission(Outcome.EDGE, branch, node.node_id, edge.to_node_id, edge, is_decided=is_decided and not index)
+        )
     return emissions
 
 
@@ -278,9 +302,9 @@ def _check_edge_hops(stream: PipeStream, edge: Edge) -> None:
         raise HopsExceeded(f"edge {edge.edge_id} was taken {taken} times, and it allows {edge.max_hops}")
 
 
-def _end_happily(stream: PipeStream, node: Node, graph: Graph) -> Emission:
+def _end_happily(stream: PipeStream, node: Node, graph: Graph, *, is_decided: bool = False) -> Emission:
     stream.current_node_id = graph.happy_end
-    return Emission(Outcome.HAPPY_END, stream, node.node_id, graph.happy_end)
+    return Emission(Outcome.HAPPY_END, stream, node.node_id, graph.happy_end, is_decided=is_decided)
 
 
 def _timeout_s(node: Node, services: Services, deadline: float | None) -> float:

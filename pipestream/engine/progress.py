@@ -12,12 +12,14 @@ import os
 import queue
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 from urllib.request import Request, urlopen
 
-from pipestream.urls import printable_url
+from pipestream.urls import printable_url, split_login
 
 if TYPE_CHECKING:
     from pipestream.modules.module import EnvelopePlace
@@ -49,8 +51,8 @@ class GatewayProgress:
     """Sends progress to a gateway. Threads may share it; a forked process has a thread and a queue of its own."""
 
     def __init__(self, gateway_url: str, send: Callable[[str, bytes], None] | None = None) -> None:
-        self._gateway = gateway_url.rstrip("/")
-        self._send = send or _post
+        login, self._gateway = split_login(gateway_url.rstrip("/"))
+        self._send = send or partial(_post, _headers(login))
         self._lock = threading.Lock()
         self._owner = 0
         self._waiting: queue.Queue[tuple[str, bytes] | None] = queue.Queue(_WAITING)
@@ -120,7 +122,15 @@ class GatewayProgress:
                     log.warning("progress for %s cannot be sent: %s", printable_url(self._gateway), error)
 
 
-def _post(url: str, body: bytes) -> None:
-    request = Request(url, body, {"Content-Type": "application/json"}, method="POST")  # noqa: S310 - checked in settings
+def _headers(login: str) -> dict[str, str]:
+    """Return the headers of a report. A login goes there: urllib would take one in the address for the host's name."""
+    headers = {"Content-Type": "application/json"}
+    if login:
+        headers["Authorization"] = f"Basic {b64encode(unquote(login).encode()).decode()}"
+    return headers
+
+
+def _post(headers: dict[str, str], url: str, body: bytes) -> None:
+    request = Request(url, body, headers, method="POST")  # noqa: S310 - checked in settings
     with urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310
         pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from pipestream.engine.blobs import BlobSource
 from pipestream.engine.graph_conditions import Conditions, compile_conditions
@@ -20,6 +20,7 @@ from pipestream.plugins import PluginContext
 from pipestream.settings import Settings
 from pipestream.telemetry.meter import PrometheusMeter
 from pipestream.telemetry.tracing import flush_spans, setup_tracing
+from pipestream.wire import PipeStream
 
 
 @contextmanager
@@ -57,7 +58,14 @@ def open_services(
             for spec in dict.fromkeys(node.module for node in nodes if not node.engine)
         }
         engines = {
-            target: stack.enter_context(closing((open_engine or _open_transport)(target, context)))
+            target: stack.enter_context(
+                closing(
+                    _open_transports(
+                        partial(open_engine or _open_transport, target, context),
+                        max(1, *(node.concurrency for node in nodes if node.engine == target)),
+                    )
+                )
+            )
             for target in dict.fromkeys(node.engine for node in nodes if node.engine)
         }
         meter = PrometheusMeter(version.graph.graph_id)
@@ -93,6 +101,44 @@ class _LazyStore:
     def close(self) -> None:
         if self._store is not None:
             self._store.close()
+
+
+class _Transports:
+    """Some transports to one engine, of which each thread that sends takes one that is free."""
+
+    def __init__(self, first: EdgeTransport, open_next: Callable[[], EdgeTransport], most: int) -> None:
+        self._open_next = open_next
+        self._all = [first]
+        self._free = [first]
+        self._guard = threading.Lock()
+        self._turns = threading.BoundedSemaphore(most)
+
+    def process(self, stream: PipeStream, idempotency_key: str, timeout_s: float) -> None:
+        with self._turns:
+            transport = self._take()
+            try:
+                transport.process(stream, idempotency_key, timeout_s)
+            finally:
+                with self._guard:
+                    self._free.append(transport)
+
+    def close(self) -> None:
+        with ExitStack() as stack:
+            for transport in self._all:
+                stack.callback(transport.close)
+
+    def _take(self) -> EdgeTransport:
+        with self._guard:
+            if not self._free:
+                self._all.append(self._open_next())
+                self._free.append(self._all[-1])
+            return self._free.pop()
+
+
+def _open_transports(open_one: Callable[[], EdgeTransport], most: int) -> EdgeTransport:
+    """Return a transport that ``most`` threads may use at once; one alone is used as it is."""
+    first = open_one()
+    return first if most == 1 else _Transports(first, open_one, most)
 
 
 def _open_transport(engine: str, context: PluginContext) -> EdgeTransport:

@@ -15,6 +15,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def declare_module(
     *,
     is_parser: bool = False,
+    is_concurrent: bool = False,
     config_schema: Mapping[str, Any] | None = None,
     name: str = "",
     version: str = "",
@@ -23,13 +24,16 @@ def declare_module(
     """Return a decorator that gives a function (or any callable) a profile; the function itself is not changed.
 
     :param is_parser: it reads blobs, so blobs that are stored by reference are fetched before it is called.
+    :param is_concurrent: it may be called for several documents at once, from different threads; a node can then have a
+        ``concurrency``. Worth it for a function that waits for something else.
     :param config_schema: JSON Schema of a node's ``config``, which is checked when a graph is validated or applied.
     :param name: what the module is called in lists; the function's name unless given.
     """
 
     def declare(function: Function) -> Function:
         called = name or getattr(function, "__name__", type(function).__name__)
-        setattr(function, _ATTRIBUTE, ModuleProfile(is_parser, config_schema, called, version, description))
+        profile = ModuleProfile(is_parser, config_schema, called, version, description, is_concurrent=is_concurrent)
+        setattr(function, _ATTRIBUTE, profile)
         return function
 
     return declare

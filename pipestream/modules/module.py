@@ -65,6 +65,8 @@ class ModuleProfile:
     description: str = ""
     problem: str = ""
     """What cannot be used of what it says."""
+    is_concurrent: bool = False
+    """Whether a Python function may be called for several documents at once, from different threads."""
 
 
 class HopStatus(StrEnum):

@@ -132,14 +132,14 @@ def _place_of(found: FieldDescriptor, use: Use) -> _Ref:
         return _Ref(use, scalar="" if found.is_repeated else found.name)
     if message.GetOptions().map_entry:
         value = message.fields_by_name["value"].message_type
-        return _Ref(use) if value is None or _is_well_known(value) else _Ref(use, element=value, is_map=True)
-    if _is_well_known(message):
+        return _Ref(use) if value is None or is_well_known(value) else _Ref(use, element=value, is_map=True)
+    if is_well_known(message):
         # A Struct, a Timestamp or an Any is a value of its own to CEL, taken whole.
         return _Ref(use)
     return _Ref(use, element=message) if found.is_repeated else _Ref(use, message)
 
 
-def _is_well_known(message: Descriptor) -> bool:
+def is_well_known(message: Descriptor) -> bool:
     return message.full_name.startswith("google.protobuf.")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from base64 import b64encode
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -65,6 +66,7 @@ def gateway():
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             self.server.told.append((self.path, json.loads(body)))
+            self.server.logins.append(self.headers["Authorization"])
             self.send_response(self.server.status)
             self.end_headers()
 
@@ -72,7 +74,7 @@ def gateway():
             """Keep the test's output clean."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Gateway)
-    server.told, server.status = [], 200
+    server.told, server.logins, server.status = [], [], 200
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server
@@ -236,3 +238,10 @@ def test_ids_are_escaped_in_the_address(gateway):
         progress.final("a/b?c", succeeded=True)
 
     assert gateway.told[0][0] == "/envelopes/a%2Fb%3Fc/final"
+
+
+def test_a_login_in_the_address_of_a_gateway_is_sent_as_a_header(gateway):
+    with closing(GatewayProgress(url_of(gateway).replace("://", "://user:p%40ss@"))) as progress:
+        progress.final("s1", succeeded=True)
+
+    assert gateway.logins == [f"Basic {b64encode(b'user:p@ss').decode()}"]

@@ -56,7 +56,9 @@ def at_b():
 def test_a_stream_from_a_datasource_gets_account_node_and_an_identity_made_of_its_key():
     first, again, other = a_stream(), a_stream(), a_stream()
 
-    assert [admit(each, AT_DATASOURCE, key) for each, key in ((first, "k1"), (again, "k1"), (other, "k2"))] == [""] * 3
+    assert [admit(each, AT_DATASOURCE, key) for each, key in ((first, "k1"), (again, "k1"), (other, "k2"))] == [
+        None
+    ] * 3
 
     assert (first.metadata.account_id, first.current_node_id, first.metadata.datasource_id) == ("acme", "a", "s")
     assert first.stream_id == again.stream_id != other.stream_id

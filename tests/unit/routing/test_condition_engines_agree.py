@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from pipestream.routing.conditions import check_expression
-from pipestream.routing.engine import EvaluationError, open_engine
+from pipestream.routing.engine import VARIABLES, EvaluationError, open_engine
+from pipestream.routing.quick import quick_program
 from pipestream.routing.syntax import parse
 from pipestream.wire import PipeDoc, PipeStream
 
@@ -291,7 +292,11 @@ def outcome(engine: str, text: str, stream: PipeStream, document: PipeDoc) -> ob
 
 def engines_agree(text: str, stream: PipeStream, document: PipeDoc) -> None:
     assume(check_expression(text) == [])
-    assert outcome("celpy", text, stream, document) == outcome("cel-expr", text, stream, document), text
+    expected = outcome("cel-expr", text, stream, document)
+    assert outcome("celpy", text, stream, document) == expected, text
+    quick = quick_program(parse(text), VARIABLES)
+    if quick is not None:
+        assert quick(stream, document) is expected, text
 
 
 ARGUMENTS = {"text": expressions(), "stream": streams(), "document": documents()}
