@@ -111,9 +111,15 @@ def estimate_backfill(backfill: Backfill, settings: Settings, lane: str, topic: 
     """Say what a backfill would cover and how long it may take, without doing anything."""
     ranges = _find_ranges(backfill, settings, topic)
     offsets = sum(map(len, ranges))
+    pace = seconds_per_offset(settings, lane, topic)
+    return Estimate(tuple(ranges), offsets, None if pace is None else offsets * pace)
+
+
+def seconds_per_offset(settings: Settings, lane: str, topic: str) -> float | None:
+    """Return the pace of a topic's runs so far, or None if there were none."""
     entries = [entry for entry in Ledger(settings).entries(lane=lane, topic=topic) if entry.seconds > 0]
     drained, seconds = sum(len(entry.range) for entry in entries), sum(entry.seconds for entry in entries)
-    return Estimate(tuple(ranges), offsets, offsets * seconds / drained if drained else None)
+    return seconds / drained if drained else None
 
 
 def hash_of_then(backfill: Backfill, settings: Settings, lane: str, topic: str) -> str:

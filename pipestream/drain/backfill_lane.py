@@ -60,7 +60,7 @@ class BackfillLane(Lane):
         return self.backfill.finished(plan) if plan else f"backfill {self.backfill.backfill_id} covers nothing"
 
     def find_idle(self, topic: str, identity: TopicIdentity, run_id: str, broker: Broker, ledger: Ledger) -> str:
-        plan = ledger.find_plan(self.plan_id(run_id, topic, slot=0))
+        plan = ledger.find_plan(self.plan_id(run_id, topic, slot=0), self.name)
         if plan is None:
             ranges = self.backfill.ranges(broker, topic, identity.partitions)
             name = self.backfill.backfill_id

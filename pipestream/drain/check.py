@@ -5,11 +5,15 @@ The answer is advice: things may change before the drain starts, which obeys the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass
 
 from pipestream.drain.live_lane import LiveLane
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.topics_there import await_topic
+from pipestream.errors import TerminalError
 from pipestream.graph.flow import why_not_drained
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker
@@ -17,6 +21,21 @@ from pipestream.leases import open_lease_store
 from pipestream.leases.store import Assignment, DesiredState, LeaseStore, TopicMode
 from pipestream.ledger import Ledger
 from pipestream.settings import Settings
+
+_ASKED_AT_ONCE = 8
+"""Each question waits for Kafka and the ledger more than it computes; more threads gain nothing on two cores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found out about one topic before a drain of it."""
+
+    reason: str
+    """Why there is no point in draining it now; empty if there is."""
+    is_final: bool = False
+    """Whether that stays so in this run, even if records arrive in the topic meanwhile."""
+    problem: str = ""
+    """Why a drain of it would fail; its own task is to say so."""
 
 
 def find_reason_to_skip(settings: Settings, request: DrainRequest) -> str:
@@ -29,24 +48,43 @@ def find_reason_to_skip(settings: Settings, request: DrainRequest) -> str:
     if reason := why_not_drained(request.graph, request.topic):
         return reason  # without asking any server
     with closing(open_lease_store(settings)) as leases:
-        return reason_to_skip(request, settings, leases, Broker(settings), Ledger(settings))
+        return _examine(request, settings, leases, Broker(settings), Ledger(settings)).reason
 
 
-def reason_to_skip(
-    request: DrainRequest, settings: Settings, leases: LeaseStore, broker: Broker, ledger: Ledger
-) -> str:
+def examine_topics(settings: Settings, requests: Sequence[DrainRequest]) -> list[Finding]:
+    """Return what is found about each request, in their order.
+
+    All topics are asked about side by side, over the same connections. A missing topic is not waited for.
+
+    :raises TransientError: a server did not answer.
+    """
+    at_once = settings.model_copy(update={"topic_attempts": 1})
+    with closing(open_lease_store(settings)) as leases, ThreadPoolExecutor(_ASKED_AT_ONCE, "check") as pool:
+        broker, ledger = Broker(settings), Ledger(settings)
+
+        def examine(request: DrainRequest) -> Finding:
+            try:
+                return _examine(request, at_once, leases, broker, ledger)
+            except TerminalError as error:
+                return Finding("", problem=str(error))
+
+        return list(pool.map(examine, requests))
+
+
+def _examine(request: DrainRequest, settings: Settings, leases: LeaseStore, broker: Broker, ledger: Ledger) -> Finding:
     """Decide on what the operator wants, then on what waits in the topic, then on who holds it."""
     topic, lane = request.topic, request.lane
     if reason := refuse(request, leases.desired(topic)):
-        return reason
+        return Finding(reason, is_final=True)
     if reason := await_topic(request, settings, broker, lambda: refuse(request, leases.desired(topic))):
-        return reason
+        return Finding(reason, is_final=True)
     identity = lane.identify(topic, broker, ledger)
     if reason := lane.find_idle(topic, identity, request.run_id, broker, ledger):
-        return reason
+        # A backfill covers what was there when it was planned.
+        return Finding(reason, is_final=not lane.is_live)
     if held := lane.find_holders(topic, request.run_id, leases):
-        return f"{topic} is leased by {', '.join(map(_describe, held))}"
-    return ""
+        return Finding(f"{topic} is leased by {', '.join(map(_describe, held))}")
+    return Finding("")
 
 
 def refuse(request: DrainRequest, desired: DesiredState) -> str:

@@ -5,22 +5,31 @@ Nothing is sent here: the caller stores the objects, then sends the records and 
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+from pipestream.drain.concurrency import map_in_order
+from pipestream.drain.packing import Packer
 from pipestream.drain.range_task import RangeTask
 from pipestream.engine.carry import Carrier, RecordResult
 from pipestream.engine.dead_letter_record import FOR_GRAPH
-from pipestream.engine.intake import Arrival, Entrance, take_in
+from pipestream.engine.intake import Arrival, Entrance, take_in, take_in_some
 from pipestream.engine.process import Services
-from pipestream.errors import PipestreamError
+from pipestream.errors import ModuleDown, PipestreamError, TransientError
 from pipestream.graph.model import Graph
 from pipestream.ids import record_origin
 from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.ledger.entries import Tally
 from pipestream.objects.store import ObjectStore
 from pipestream.settings import Settings
+from pipestream.wire import PipeStream
+
+log = logging.getLogger(__name__)
 
 
 class ChunkResult:
@@ -33,9 +42,18 @@ class ChunkResult:
     def __len__(self) -> int:
         return len(self._results)
 
+    def __iter__(self) -> Iterator[RecordResult]:
+        return iter(self._results.values())
+
     def put(self, result: RecordResult) -> None:
         """Replace the result of a record."""
         self._results[_place(result.record)] = result
+
+    def add(self, later: ChunkResult, start: int) -> None:
+        """Add the results of a later chunk of one partition, of the records from an offset on."""
+        for result in later:
+            if result.record.offset >= start:
+                self.put(result)
 
     @property
     def outputs(self) -> list[OutputRecord]:
@@ -44,6 +62,26 @@ class ChunkResult:
     @property
     def objects(self) -> dict[str, bytes]:
         return {key: data for result in self._results.values() for key, data in result.objects.items()}
+
+    @property
+    def size_bytes(self) -> int:
+        """Return how large the objects and the outputs are."""
+        objects = sum(len(data) for result in self._results.values() for data in result.objects.values())
+        return objects + sum(len(each.value or b"") for result in self._results.values() for each in result.outputs)
+
+    def take_objects(self, packer: Packer) -> list[tuple[str, bytes]]:
+        """Return what to store for the outputs: segments of documents, and objects by their derived names.
+
+        The outputs refer to the segments from now on, and a segment is never built twice. To repeat a failed put, keep
+        what this returned.
+        """
+        segments = packer.pack(self._results.values())
+        return [*self.objects.items(), *segments]
+
+    def drop_objects(self) -> None:
+        """Forget the objects: they are stored."""
+        for result in self._results.values():
+            result.objects.clear()
 
     @property
     def failed(self) -> int:
@@ -70,7 +108,8 @@ class ChunkResult:
         """Return what became of a partition's records: each partition's range has an entry of its own."""
         results = [result for result in self._results.values() if result.record.partition == partition]
         sent = Counter(name for result in results for name in result.sent)
-        return Tally(len(results), dict(sent), sum(result.dead_letters for result in results))
+        decisions = Counter(name for result in results for name in result.decisions)
+        return Tally(len(results), dict(sent), sum(result.dead_letters for result in results), dict(decisions))
 
 
 def _place(record: InputRecord) -> tuple[int, int]:
@@ -78,12 +117,38 @@ def _place(record: InputRecord) -> tuple[int, int]:
 
 
 def chunk_processor(
-    task: RangeTask, graph: Graph, services: Services, store: ObjectStore, settings: Settings
+    task: RangeTask,
+    graph: Graph,
+    services: Services,
+    store: ObjectStore,
+    settings: Settings,
+    pool: Executor | None = None,
+    width: int = 1,
 ) -> ChunkProcessor:
-    """Return what processes the chunks of a task."""
+    """Return what processes the chunks of a task.
+
+    :param pool: processes ``width`` records of a chunk at once.
+    """
     entrance = Entrance(graph, task.node_id, task.lane, task.datasource_id, task.is_live)
     carrier = Carrier(entrance, task.run_id, services, settings)
-    return ChunkProcessor(entrance, task.topic_id, task.doc_ids, carrier, store)
+    packer = Packer(graph, settings)
+    return ChunkProcessor(entrance, task.topic_id, task.doc_ids, carrier, store, packer, pool, width)
+
+
+@dataclass(frozen=True, slots=True)
+class HydratedRecords:
+    """Records with the streams that they are, documents included."""
+
+    records: Sequence[InputRecord]
+    arrivals: Sequence[Arrival]
+    """Of those records that the task wants."""
+    streams: Sequence[PipeStream | PipestreamError]
+    """Of each arrival: its stream, or why there is none."""
+    size_bytes: int
+    """Of the records and of the documents that were fetched for them."""
+
+
+NO_RECORDS = HydratedRecords((), (), (), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +161,67 @@ class ChunkProcessor:
     """A backfill of some documents passes over the others; empty: all."""
     carrier: Carrier
     store: ObjectStore
+    packer: Packer
+    pool: Executor | None = None
+    """Where records are processed side by side; None: one after the other."""
+    width: int = 1
+    """How many records are processed at once."""
 
     def process(self, records: Sequence[InputRecord]) -> ChunkResult:
         """Decode, hydrate and process records, in order."""
-        result = ChunkResult(records)
+        return self.carry(self.hydrate(records))
+
+    def hydrate(self, records: Sequence[InputRecord], most_bytes: int | None = None) -> HydratedRecords:
+        """Decode records and fetch their documents.
+
+        :param most_bytes: stop when the fetched documents have so many. Then there are fewer records in the result, and
+            at least one.
+        """
         arrivals = [self._arrival(record) for record in records if self._is_wanted(record)]
-        meter = self.carrier.services.meter
-        if records:
-            meter.received(records[0].topic, "kafka", [len(record.value or b"") for record in records])
-        with meter.timed("hydrate"):
-            streams = take_in(arrivals, self.entrance, self.store)
-        for arrival, stream in zip(arrivals, streams, strict=True):
-            result.put(self.carrier.carry(arrival, stream))
+        with self.carrier.services.meter.timed("hydrate"):
+            taken = take_in_some(arrivals, self.entrance, self.store, most_bytes)
+        if len(taken.streams) < len(arrivals):
+            # The rest begins with the first record whose document was not fetched.
+            records = records[: records.index(arrivals[len(taken.streams)].record)]
+        size_bytes = taken.fetched_bytes + sum(len(record.value or b"") for record in records)
+        return HydratedRecords(records, arrivals[: len(taken.streams)], taken.streams, size_bytes)
+
+    def carry(
+        self, hydrated: HydratedRecords, patiently: Callable[[Callable[[], Any]], Any] = lambda work: work()
+    ) -> ChunkResult:
+        """Process hydrated records, in order.
+
+        :param patiently: repeats work that fails for a while, for no fault of the record.
+        """
+        result = ChunkResult(hydrated.records)
+        if hydrated.records:
+            sizes = [len(record.value or b"") for record in hydrated.records]
+            self.carrier.services.meter.received(hydrated.records[0].topic, "kafka", sizes)
+        each = list(zip(hydrated.arrivals, hydrated.streams, strict=True))
+
+        def carry(one: tuple[Arrival, PipeStream | PipestreamError]) -> RecordResult:
+            return self._carry(*one, patiently)
+
+        done = map(carry, each) if self.pool is None else map_in_order(carry, each, self.pool, self.width)
+        for record_result in done:
+            result.put(record_result)
         return result
+
+    def _carry(
+        self,
+        arrival: Arrival,
+        stream: PipeStream | PipestreamError,
+        patiently: Callable[[Callable[[], Any]], Any],
+    ) -> RecordResult:
+        try:
+            return self.carrier.carry(arrival, stream)
+        except ModuleDown:
+            raise  # its calls have waited already
+        except TransientError as error:
+            log.warning("%s offset %d: %s; again", arrival.record.topic, arrival.record.offset, error)
+            # From the record on, because the stream may have changed on its way.
+            done: RecordResult = patiently(partial(self.process_one, arrival.record))
+            return done
 
     def process_one(self, record: InputRecord) -> RecordResult:
         """Decode, hydrate and process a single record."""

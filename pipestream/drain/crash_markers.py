@@ -2,9 +2,10 @@
 
 A module can end the process it runs in: a crash in native code, ``os._exit``, running out of memory. Nothing in that
 process can make a dead letter of the document then, and every further try would die at it again. So a task first
-leaves a marker in the object store that says where the chunk starts. A try that finds such a marker at its own position
-knows that one before it died inside that chunk, and goes through it carefully: one record at a time, naming each in
-the marker before it begins. A record at which tries died often enough is given up.
+leaves a marker in the object store that says from where to where it works: chunks overlap, so that is from the last
+committed offset to the end of the chunk that is hydrated next. A try that finds its own position inside these bounds
+knows that one before it died there, and goes through it carefully: chunk after chunk without overlap, one record at a
+time, naming each in the marker before it begins. A record at which tries died often enough is given up.
 
 A marker is advice. Positions come from Kafka alone: a marker that is lost costs one more death, and one that is left
 over a slower chunk.
@@ -36,16 +37,28 @@ class CrashMarker:
     """Where a try was in one partition."""
 
     start: int
-    """Where its chunk starts: the offset that was committed then."""
+    """The offset that was committed then."""
     graph_hash: str
     at: int | None = None
     """The record it was at, in a careful pass."""
     deaths: Mapping[int, int] = field(default_factory=dict)
     """How many tries died at which record."""
+    reach: int = 0
+    """Where the last chunk ends that it worked on; 0: not known, as in markers of earlier versions."""
+
+    def covers(self, position: int) -> bool:
+        """Tell whether a try that starts at ``position`` meets what the earlier try worked on."""
+        return position == self.start or self.start <= position < self.reach
 
     def encode(self) -> bytes:
         deaths = {str(offset): count for offset, count in self.deaths.items()}
-        values = {"start": self.start, "graph_hash": self.graph_hash, "at": self.at, "deaths": deaths}
+        values = {
+            "start": self.start,
+            "graph_hash": self.graph_hash,
+            "at": self.at,
+            "deaths": deaths,
+            "reach": self.reach,
+        }
         return json.dumps(values, separators=(",", ":")).encode()
 
     @classmethod
@@ -57,8 +70,8 @@ class CrashMarker:
         try:
             values = json.loads(data)
             deaths = {int(offset): int(count) for offset, count in values["deaths"].items()}
-            at = values["at"]
-            return cls(int(values["start"]), str(values["graph_hash"]), None if at is None else int(at), deaths)
+            at, reach = values["at"], int(values.get("reach", 0))
+            return cls(int(values["start"]), str(values["graph_hash"]), None if at is None else int(at), deaths, reach)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a marker: {error!r}") from error
 
@@ -68,21 +81,22 @@ class CrashMarker:
         Deaths under another version of the graph tell nothing about this one, which may be the fixed one.
         """
         if graph_hash != self.graph_hash:
-            return CrashMarker(self.start, graph_hash)
+            return CrashMarker(self.start, graph_hash, reach=self.reach)
         if self.at is None:
             return self
         return replace(self, at=None, deaths={**self.deaths, self.at: self.deaths.get(self.at, 0) + 1})
 
 
-def marker_key(lane: str, topic_id: str, partition: int) -> str:
-    """Return where the marker of a partition lies.
+def marker_key(lane: str, topic_id: str, partition: int, sub_range: int | None = None) -> str:
+    """Return where the marker of a partition lies, or of one of the sub-ranges that it is processed in side by side.
 
     Not below the topic's name, which may be too long for a key: its id says more, and is base64 of 22 characters.
 
     :raises IdInvalid: a part cannot be in a key.
     """
     topic = check_key_part(topic_id.replace("/", "_"), "topic id")
-    return f"{ROOT}/{check_key_part(lane, 'lane')}/{topic}/{partition}.json"
+    name = f"{partition}" if sub_range is None else f"{partition}.{sub_range}"
+    return f"{ROOT}/{check_key_part(lane, 'lane')}/{topic}/{name}.json"
 
 
 class CrashMarkers:
@@ -94,15 +108,19 @@ class CrashMarkers:
         task: RangeTask,
         graph_hash: str,
         patiently: Callable[[Callable[[], Any]], Any],
+        sub_range: int | None = None,
     ) -> None:
         """
         :param patiently: makes a call to the store, and repeats it while the store does not answer.
+        :param sub_range: the number of the sub-range that is processed; None: whole ranges are.
         """
         self._store = store
         self._graph_hash = graph_hash
         self._patiently = patiently
-        self._keys = {partition: marker_key(task.lane, task.topic_id, partition) for partition, _, _ in task.offsets}
+        self._is_sub_range = sub_range is not None
+        self._keys = {p: marker_key(task.lane, task.topic_id, p, sub_range) for p, _, _ in task.offsets}
         self._found: dict[int, CrashMarker] = {}
+        self._kept: dict[int, CrashMarker] = {}
         self._written: set[int] = set()
         self._named: tuple[int, CrashMarker] | None = None
 
@@ -132,8 +150,13 @@ class CrashMarkers:
             except ValueError as error:
                 log.warning("%s: %s; continuing without it", key, error)
                 continue
-            if marker.start == positions[partition]:
+            if marker.covers(positions[partition]):
                 self._found[partition] = marker.resumed(self._graph_hash)
+
+    @property
+    def has_suspects(self) -> bool:
+        """Whether an earlier try died in what comes next in some partition."""
+        return bool(self._found)
 
     def are_suspect(self, partitions: Iterable[int]) -> bool:
         """Tell whether an earlier try died in the chunk that these partitions continue with."""
@@ -144,9 +167,13 @@ class CrashMarkers:
         found = self._found.get(record.partition)
         return found.deaths.get(record.offset, 0) if found else 0
 
-    def begin(self, starts: Mapping[int, int]) -> None:
-        """Mark a chunk, by where it starts in each partition that it has records of."""
-        self._write({partition: CrashMarker(start, self._graph_hash) for partition, start in starts.items()})
+    def begin(self, positions: Mapping[int, int], ends: Mapping[int, int]) -> None:
+        """Mark a chunk before its documents are fetched.
+
+        :param positions: the offsets that are committed by now; chunks before this one may be in progress.
+        :param ends: where the chunk ends in each partition that it has records of.
+        """
+        self._write({p: CrashMarker(positions[p], self._graph_hash, reach=end) for p, end in ends.items()})
 
     def approach(self, record: InputRecord, start: int) -> None:
         """Name the record that is worked on next, in a chunk that starts there in the record's partition."""
@@ -154,6 +181,7 @@ class CrashMarkers:
         if self._named is not None and self._named[0] != partition:
             self.leave()
         marker = self._found.get(partition) or CrashMarker(start, self._graph_hash)
+        marker = replace(marker, reach=max(marker.reach, record.offset + 1))
         self._write({partition: replace(marker, at=record.offset)})
         self._named = partition, marker
 
@@ -164,10 +192,23 @@ class CrashMarkers:
             self._write({partition: marker})
             self._named = None
 
-    def passed(self, partitions: Iterable[int]) -> None:
-        """Forget what was found: the chunk is committed, so its markers lie behind every position."""
-        for partition in partitions:
-            self._found.pop(partition, None)
+    def passed(self, ends: Mapping[int, int]) -> None:
+        """Forget what was found before these offsets, which are committed.
+
+        Those of a sub-range are only handed over. Another sub-range may end this process before they are committed, and
+        the next try needs to know the deaths again.
+        """
+        for partition, end in ends.items():
+            found = self._found.get(partition)
+            if found is not None and end > found.start and end >= found.reach:
+                del self._found[partition]
+                if self._is_sub_range and found.deaths:
+                    self._kept[partition] = found
+
+    @property
+    def kept_keys(self) -> list[str]:
+        """Return where markers stay until the results of a sub-range are committed. Whoever commits deletes them."""
+        return [self._keys[partition] for partition in self._kept]
 
     def _write(self, markers: Mapping[int, CrashMarker]) -> None:
         items = [(self._keys[partition], marker.encode()) for partition, marker in markers.items()]
@@ -175,7 +216,8 @@ class CrashMarkers:
         self._patiently(partial(self._store.put_many, items))
 
     def _take_back(self) -> None:
-        """Keep only the deaths in a chunk that is not done yet."""
-        self._store.put_many([(self._keys[p], marker.encode()) for p, marker in self._found.items()])
-        for partition in self._written - self._found.keys():
+        """Keep only the deaths in what is not committed yet."""
+        left = {**self._kept, **self._found}
+        self._store.put_many([(self._keys[p], marker.encode()) for p, marker in left.items()])
+        for partition in self._written - left.keys():
             self._store.delete(self._keys[partition])

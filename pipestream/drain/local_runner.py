@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from pipestream.drain.range_task import RangeOutcome, RangeTask
-from pipestream.drain.task import drain_ranges
+from pipestream.drain.sub_ranges import commit_sub_ranges, process_sub_range
+from pipestream.drain.window import drain_task
 from pipestream.errors import LeaseLost
 from pipestream.offsets.range_reader import RangeBroker
 from pipestream.settings import Settings
@@ -25,7 +26,16 @@ class LocalRunner:
 
     def __call__(self, tasks: Sequence[RangeTask]) -> Iterator[RangeOutcome]:
         for task in tasks:
-            yield from drain_ranges(task, self._settings, partial(self._check_lease, task.slot), self._broker)
+            check_lease = partial(self._check_lease, task.slot)
+            if not task.sub_ranges:
+                yield from drain_task(task, self._settings, check_lease, self._broker)
+                continue
+            numbers = range(len(task.sub_ranges))
+            # All before the first is committed, as on Spark.
+            pieces = [
+                piece for number in numbers for piece in process_sub_range(task, number, self._settings, self._broker)
+            ]
+            yield from commit_sub_ranges(task, pieces, self._settings, check_lease, self._broker)
 
     def cancel(self, why: LeaseLost) -> None:
         """Stop the tasks of a slot before their next transaction."""

@@ -11,7 +11,7 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pipestream.errors import Concern, PipestreamError
 from pipestream.graph.proto import built
@@ -57,6 +57,16 @@ class RangeTask:
     unrecorded: tuple[tuple[int, int, str], ...] = ()
     """Of a stream: partition, start and tally (as JSON, empty if unknown) of what was drained before a range and is not
     in the ledger yet. The offset metadata counts from there too."""
+    window_s: float = 0.0
+    """Of a stream: how long the task drains what arrives. Its ranges have no end then. 0: up to their ends."""
+    sub_ranges: tuple[tuple[int, int], ...] = ()
+    """Start and end of the parts of its one range that other tasks process side by side, in order and without gaps;
+    the task itself commits their results. Empty: it processes and commits all of its ranges. See ``sub_ranges.py``."""
+
+    @property
+    def is_ordered(self) -> bool:
+        """Tell whether the ranges are drained together, in order of time."""
+        return self.transactional_ids[0] == ordered_transactional_id(self.group, self.topic)
 
     @property
     def ranges(self) -> list[OffsetRange]:
@@ -81,7 +91,7 @@ class RangeTask:
     def from_json(cls, text: str) -> RangeTask:
         values = json.loads(text)
         tuples = {name: tuple(values[name]) for name in ("doc_ids", "transactional_ids")}
-        pairs = {name: tuple(map(tuple, values[name])) for name in ("offsets", "unrecorded")}
+        pairs = {name: tuple(map(tuple, values[name])) for name in ("offsets", "unrecorded", "sub_ranges")}
         return cls(**{**values, **tuples, **pairs})
 
 
@@ -126,6 +136,14 @@ class RangeFailed(PipestreamError):
 
 Runner = Callable[[Sequence[RangeTask]], Iterable[RangeOutcome]]
 """Runs tasks side by side: over Spark, or one after the other in this process."""
+
+
+@runtime_checkable
+class ParallelRunner(Protocol):
+    """A runner that can say how much it does at once. One that cannot gets one task per partition."""
+
+    def find_task_slots(self) -> int:
+        """Return how many tasks run at once."""
 
 
 def transactional_id(group: str, topic: str, partition: int) -> str:

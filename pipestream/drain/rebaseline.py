@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pipestream.drain.live_lane import LiveLane
 from pipestream.drain.range_task import ordered_transactional_id, transactional_id
-from pipestream.errors import LeaseUnavailable, TerminalError
+from pipestream.errors import LeaseUnavailable, TerminalError, TopicReplaced
 from pipestream.graph.flow import check_drained
 from pipestream.graph.model import Graph
 from pipestream.graph.proto import graph_hash
@@ -32,6 +33,58 @@ from pipestream.offsets.start import start_offsets
 from pipestream.settings import Settings
 
 
+class HeadsMoved(TerminalError):
+    """The heads are no longer where they were when somebody decided where to move them."""
+
+    def __init__(self, topic: str, partition: int, expected: int, found: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        super().__init__(
+            f"{topic}[{partition}]: the head was at {expected} and is now at {found}, so moving it would give up or "
+            f"repeat other records than were approved; look again, and ask again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMove:
+    """Where a head is, and where it is to be moved."""
+
+    partition: int
+    start: int
+    end: int
+    is_there: bool = True
+    """False for a partition that only the topic before this one had."""
+
+    def describe(self) -> str:
+        if self.end == self.start:
+            return "stays"
+        count = abs(self.end - self.start)
+        return f"gives up {count} offsets" if self.end > self.start else f"drains {count} offsets again"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMoves:
+    """What a rebaseline would do."""
+
+    topic_id: str
+    moves: tuple[PlannedMove, ...]
+
+
+def preview_rebaseline(settings: Settings, graph: Graph, topic: str, to: str | Mapping[int, int]) -> PlannedMoves:
+    """Return what ``rebaseline`` would do now. Nothing is changed, and no lease is taken.
+
+    :raises RequestInvalid: the graph does not drain the topic.
+    :raises TerminalError: as for :func:`rebaseline`.
+    """
+    check_drained(graph, topic)
+    broker, ledger, lane = Broker(settings), Ledger(settings), LiveLane.of(graph).name
+    identity = broker.identify(topic)
+    targets, moves = _find_moves(broker, ledger, lane, topic, identity, to)
+    heads = ledger.heads(lane, topic, moves)
+    planned = [PlannedMove(p, heads.get(p, 0), end, is_there=p in targets) for p, end in sorted(moves.items())]
+    return PlannedMoves(identity.topic_id, tuple(planned))
+
+
 def rebaseline(
     settings: Settings,
     graph: Graph,
@@ -40,10 +93,15 @@ def rebaseline(
     *,
     by: str,
     leases: LeaseStore,
+    expected: PlannedMoves | None = None,
 ) -> list[Entry]:
     """Set a topic's heads, under the leases of all its slots, and return what was recorded.
 
     :param to: a place such as ``earliest``, ``latest``, a time or a duration; or an offset per partition.
+    :param expected: what :func:`preview_rebaseline` found, if somebody decided by it. A head that is already where it
+        is to be moved is accepted too: an earlier try may have moved it.
+    :raises HeadsMoved: a head is not where it is expected; nothing was changed.
+    :raises TopicReplaced: the topic was made again since the preview; nothing was changed.
     :raises LeaseUnavailable: a run is draining the topic; the error names it.
     :raises RequestInvalid: the graph does not drain the topic.
     :raises TerminalError: an offset lies outside of what the topic holds, or the topic was made again and a
@@ -58,13 +116,11 @@ def rebaseline(
         identity = broker.identify(topic)
         broker.fence(topic, [transactional_id(group, topic, partition) for partition in identity.partitions])
         broker.fence(topic, [ordered_transactional_id(group, topic)])
-        watermarks = broker.settled_watermarks(topic, identity.partitions)
-        targets = dict(to) if isinstance(to, Mapping) else start_offsets(broker, topic, watermarks, to)
-        _check_targets(topic, targets, watermarks)
-        moves = dict(targets)
-        if not ledger.is_same_topic(lane, topic, identity.topic_id):
-            moves |= _moves_of_new_topic(ledger, lane, topic, identity, targets)
-        entries = _entries(graph, topic, identity, ledger.heads(lane, topic, moves), moves, lease, by)
+        targets, moves = _find_moves(broker, ledger, lane, topic, identity, to)
+        heads = ledger.heads(lane, topic, moves)
+        if expected is not None:
+            _check_expected(topic, identity, heads, moves, expected)
+        entries = _entries(graph, topic, identity, heads, moves, lease, by)
         check_leases()
         # The next run treats what lies between a head and a higher offset as drained. So that this never affects what
         # the operator gives up or wants again, an offset is lowered before its head moves and raised after it. If we
@@ -99,6 +155,29 @@ def _all_slots(
             keepers.append(stack.enter_context(LeaseKeeper(leases, lease)))
         check()
         yield keepers[0].lease, check
+
+
+def _find_moves(
+    broker: Broker, ledger: Ledger, lane: str, topic: str, identity: TopicIdentity, to: str | Mapping[int, int]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the new offset of each partition that the topic has, and the new head of each that the ledger knows."""
+    watermarks = broker.settled_watermarks(topic, identity.partitions)
+    targets = dict(to) if isinstance(to, Mapping) else start_offsets(broker, topic, watermarks, to)
+    _check_targets(topic, targets, watermarks)
+    moves = dict(targets)
+    if not ledger.is_same_topic(lane, topic, identity.topic_id):
+        moves |= _moves_of_new_topic(ledger, lane, topic, identity, targets)
+    return targets, moves
+
+
+def _check_expected(
+    topic: str, identity: TopicIdentity, heads: Mapping[int, int], moves: Mapping[int, int], expected: PlannedMoves
+) -> None:
+    if identity.topic_id != expected.topic_id:
+        raise TopicReplaced(topic, "look again where its heads should be, and ask again")
+    for each in expected.moves:
+        if (found := heads.get(each.partition, 0)) not in (each.start, moves.get(each.partition)):
+            raise HeadsMoved(topic, each.partition, each.start, found)
 
 
 def _check_targets(topic: str, targets: Mapping[int, int], watermarks: Mapping[int, Watermarks]) -> None:

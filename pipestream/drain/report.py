@@ -35,6 +35,8 @@ class DrainReport:
     seconds: float = 0.0
     run_id: str = ""
     lane: str = ""
+    tasks: str = ""
+    """How the work was cut into tasks, and why."""
 
     @property
     def records(self) -> int:
@@ -53,6 +55,7 @@ class DrainReport:
         found: dict[str, Any] = {}
         for name, value in asdict(self).items():
             found |= value if name == "tally" else {name: value}
+        del found["decisions"]  # for pictures; whoever wants them reads the ledger
         return found
 
     def describe(self) -> list[str]:
@@ -66,6 +69,7 @@ class DrainReport:
         return [
             f"{self.topic}: {self.records} records in {self.ranges} ranges{recovered}, {self.seconds:.1f} s",
             f"documents out: {out}; dead letters: {self.dead_letters}",
+            *([self.tasks] if self.tasks else []),
         ]
 
 
@@ -126,8 +130,11 @@ def join_reports(reports: Sequence[DrainReport], notes: Sequence[str], total: Dr
     if not reports:
         return replace(total, status=SKIPPED, reason="; ".join(notes))
     reasons = notes if drained else [reports[0].reason, *notes]
+    tasks = "; ".join(dict.fromkeys(report.tasks for report in reports if report.tasks))
     sums = {name: reduce(operator.add, (getattr(report, name) for report in reports)) for name in _SUMMED}
-    return replace(total, status=DRAINED if drained else reports[0].status, reason="; ".join(reasons), **sums)
+    return replace(
+        total, status=DRAINED if drained else reports[0].status, reason="; ".join(reasons), tasks=tasks, **sums
+    )
 
 
 def write_outcome(file: Path | None, ended: DrainReport | DrainFailure) -> None:

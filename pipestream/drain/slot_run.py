@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from pipestream import faults
 from pipestream.drain.lane import find_remaining
+from pipestream.drain.plan_tasks import TaskCut, Tasks, choose_cut, cut_sub_ranges, seconds_per_document
 from pipestream.drain.range_task import (
+    ParallelRunner,
     RangeFailed,
     RangeOutcome,
     RangeTask,
@@ -33,6 +36,8 @@ from pipestream.settings import Settings
 log = logging.getLogger(__name__)
 
 _CLOCKS_DIFFER = timedelta(hours=1)
+# What a document cost longer ago says little, and reading all of the history would take longer with every run.
+_TELLING_TIME = timedelta(days=7)
 
 
 class SlotRun:
@@ -57,20 +62,21 @@ class SlotRun:
 
     def execute(self, runner: Runner, check_lease: Callable[[], None]) -> DrainReport:
         slot = self._identify()
-        plan = self._ledger.find_plan(slot.plan_id)
+        plan = self._ledger.find_plan(slot.plan_id, slot.lane.name)
         recovered: list[Entry] = []
         if plan is not None:
             slot = self._resume(plan, slot)
         else:
-            plan, recovered = make_plan(slot, self._broker, self._ledger, check_lease)
+            find_cut = partial(self._find_cut, slot, runner)
+            plan, recovered = make_plan(slot, self._broker, self._ledger, check_lease, find_cut)
         check_lease()
         if plan is None or not (remaining := find_remaining(plan, self._ledger)):
             return self._nothing_left(plan, recovered)
         await_outputs(self.request.topic, slot.graph, self._settings, self._broker, check_lease)
         while remaining:
-            self._drain_and_enter(slot, _next_piece(slot, remaining), runner, check_lease)
+            self._drain_and_enter(slot, plan, _next_piece(slot, plan, remaining), runner, check_lease)
             remaining = find_remaining(plan, self._ledger)
-        return self._report(DRAINED, recovered, self._entered(plan))
+        return self._report(DRAINED, recovered, self._entered(plan), tasks=plan.tasks_reason)
 
     def _identify(self) -> HeldSlot:
         request = self.request
@@ -93,10 +99,48 @@ class SlotRun:
             )
         return replace(slot, graph=self._find_graph(plan.graph_hash), graph_hash=plan.graph_hash)
 
+    def _find_cut(self, slot: HeldSlot, runner: Runner, ranges: Sequence[OffsetRange]) -> TaskCut:
+        """Choose how a new plan is cut into tasks, and look only for what the choice depends on."""
+        settings = self._settings
+        if slot.is_ordered:
+            return TaskCut("one task: its node wants the records of all partitions in order of time")
+        tasks = Tasks(1, settings.sub_ranges, settings.sub_range_wave_s, settings.failing_minimum)
+        if not isinstance(runner, ParallelRunner):
+            return choose_cut(ranges, None, tasks) if settings.sub_ranges == "always" else TaskCut("")
+        if settings.sub_ranges == "never":
+            return choose_cut(ranges, None, tasks)
+        since = datetime.now(UTC) - _TELLING_TIME
+        # The cost of a document is the same in a backfill, and the live runs are the ones with a history.
+        live = slot.request.graph.graph_id
+        entries = self._ledger.entries(lane=live, topic=self.request.topic, since=since)
+        cost_s = seconds_per_document(entries, slot.graph_hash)
+        # Asked last, because it may start Spark; a range that is drained in a moment does not need to know.
+        is_worth_it = settings.sub_ranges == "always" or cost_s is not None
+        return choose_cut(ranges, cost_s, replace(tasks, at_once=runner.find_task_slots() if is_worth_it else 2))
+
+    def _cut_tasks(self, slot: HeldSlot, tasks: Sequence[RangeTask], size: int) -> list[RangeTask]:
+        """Cut the range of each task into sub-ranges, from the offset on that is committed by now."""
+        ranges = [task.ranges[0] for task in tasks]
+        # An earlier try may have got so far. It is a lower bound, and the task that commits drops the rest.
+        found = self._broker.committed(slot.group, self.request.topic, [each.partition for each in ranges])
+        done = {partition: committed.offset for partition, committed in found.items()}
+        begins = [min(max(each.start, done.get(each.partition, 0)), each.end) for each in ranges]
+        return [
+            replace(task, sub_ranges=cut_sub_ranges(begin, each.end, size))
+            for task, each, begin in zip(tasks, ranges, begins, strict=True)
+        ]
+
     def _drain_and_enter(
-        self, slot: HeldSlot, ranges: Sequence[OffsetRange], runner: Runner, check_lease: Callable[[], None]
+        self,
+        slot: HeldSlot,
+        plan: Plan,
+        ranges: Sequence[OffsetRange],
+        runner: Runner,
+        check_lease: Callable[[], None],
     ) -> None:
         tasks = range_tasks(slot, ranges)
+        if plan.sub_range_offsets:
+            tasks = self._cut_tasks(slot, tasks, plan.sub_range_offsets)
         if not slot.is_ordered:
             # The node may have been ordered until now, and a task from that time may still be at work.
             self._broker.fence(self.request.topic, [ordered_transactional_id(slot.group, self.request.topic)])
@@ -125,7 +169,12 @@ class SlotRun:
         return self._report(EMPTY, recovered, [], reason)
 
     def _report(
-        self, status: str, recovered: Sequence[Entry], entered: Sequence[Entry], reason: str = ""
+        self,
+        status: str,
+        recovered: Sequence[Entry],
+        entered: Sequence[Entry],
+        reason: str = "",
+        tasks: str = "",
     ) -> DrainReport:
         total = sum((entry.tally for entry in (*recovered, *entered) if entry.tally), Tally())
         return DrainReport(
@@ -135,15 +184,19 @@ class SlotRun:
             ranges=len(entered),
             recovered_ranges=len(recovered),
             tally=total,
+            tasks=tasks,
         )
 
 
-def _next_piece(slot: HeldSlot, remaining: list[OffsetRange]) -> list[OffsetRange]:
-    """Return what to drain before the next entry: a backfill covers all of its range, in pieces of the budget.
+def _next_piece(slot: HeldSlot, plan: Plan, remaining: list[OffsetRange]) -> list[OffsetRange]:
+    """Return what to drain before the next entry: a wave, or of a backfill, which covers all of its range, the budget.
 
     The plan of any other run fits the budget. And where order matters, it must not end with a piece.
     """
-    return remaining if slot.is_ordered else cut_ranges(remaining, slot.request.budget)
+    budget = slot.request.budget
+    if plan.wave_offsets:
+        budget = min(budget, plan.wave_offsets)
+    return remaining if slot.is_ordered else cut_ranges(remaining, budget)
 
 
 def run_tasks(runner: Runner, tasks: Sequence[RangeTask], check_lease: Callable[[], None]) -> list[RangeOutcome]:
@@ -176,10 +229,15 @@ def raise_first_failure(outcomes: Sequence[RangeOutcome]) -> None:
 
 
 def make_plan(
-    slot: HeldSlot, broker: Broker, ledger: Ledger, check_lease: Callable[[], None]
+    slot: HeldSlot,
+    broker: Broker,
+    ledger: Ledger,
+    check_lease: Callable[[], None],
+    find_cut: Callable[[Sequence[OffsetRange]], TaskCut],
 ) -> tuple[Plan | None, list[Entry]]:
-    """Let the lane choose the ranges, and write them down before any work.
+    """Let the lane choose the ranges, choose how they are cut into tasks, and write all down before any work.
 
+    A retry resumes the plan, so it cuts the same sub-ranges, and finds the crash markers of the tasks that died.
     Return the plan, if anything waits, and what was recovered from a run that died.
     """
     ranges, recovered = slot.lane.choose(slot, broker, ledger)
@@ -188,7 +246,15 @@ def make_plan(
     faults.reach(faults.RECONCILED)
     if not ranges:
         return None, recovered
-    plan = slot.plan(ranges)
+    cut = find_cut(ranges)
+    if cut.reason:
+        log.info("%s slot %d: %s", slot.request.topic, slot.lease.slot, cut.reason)
+    plan = replace(
+        slot.plan(ranges),
+        sub_range_offsets=cut.sub_range_offsets,
+        wave_offsets=cut.wave_offsets,
+        tasks_reason=cut.reason,
+    )
     ledger.write_plan(plan)
     faults.reach(faults.PLAN_WRITTEN)
     return plan, recovered

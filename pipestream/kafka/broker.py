@@ -191,6 +191,32 @@ class Broker:
         found = self._list_offsets(wanted, OffsetSpec.for_timestamp(timestamp_ms))
         return {partition: offset for partition, offset in found.items() if offset >= 0}
 
+    def offsets_over_time(self, places: Sequence[Partition], times_ms: Sequence[int]) -> list[dict[Partition, int]]:
+        """Return for each of some times the offsets of the first records at or after it, by topic and partition.
+
+        As ``offsets_at``, for many partitions and times: all questions are asked before the first answer is awaited.
+        """
+        if not places:
+            return [{} for _ in times_ms]
+        wanted = [TopicPartition(*place) for place in places]
+        with explain_errors(self._settings):
+            asked = [
+                self._admin.list_offsets(
+                    dict.fromkeys(wanted, OffsetSpec.for_timestamp(moment)),
+                    isolation_level=IsolationLevel.READ_COMMITTED,
+                    request_timeout=self._timeout_s,
+                )
+                for moment in times_ms
+            ]
+            return [
+                {
+                    (place.topic, place.partition): offset
+                    for place, future in futures.items()
+                    if (offset := future.result().offset) >= 0
+                }
+                for futures in asked
+            ]
+
     def _list_offsets(
         self,
         wanted: list[TopicPartition],

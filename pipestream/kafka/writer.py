@@ -146,12 +146,13 @@ class TransactionalWriter:
         """
         waiting: Counter[str] = Counter()
         for output in outputs:
-            size = _size_in_batch(output)
-            if limits and waiting[output.topic] + size > limits[output.topic]:
-                self._deliver()
-                waiting.clear()
+            if limits:
+                size = _size_in_batch(output)
+                if waiting[output.topic] + size > limits[output.topic]:
+                    self._deliver()
+                    waiting.clear()
+                waiting[output.topic] += size
             self._produce(output)
-            waiting[output.topic] += size
         if offsets:
             self._call(self._producer.send_offsets_to_transaction, offsets, group_metadata)
         # Before the commit, which would wait for records that, behind a refused one in their partition, are never sent.

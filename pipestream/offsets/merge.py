@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Generic, TypeVar
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from pipestream.kafka.errors import explain_errors
-from pipestream.kafka.messages import fetch, place_of, to_record
-from pipestream.kafka.records import InputRecord, OffsetRange, Partition
+from pipestream.kafka.messages import fetch, place_of
+from pipestream.kafka.records import OffsetRange, Partition
 from pipestream.offsets.release import ReleaseBuffer
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
 
+Record = TypeVar("Record")
 
-class RangeMerge:
+
+class RangeMerge(Generic[Record]):
     """The records of several ranges, merged. Takes over the consumer's assignment.
 
     A range is done when the consumer's position reaches its end, never when its last offset is read: transaction
@@ -29,19 +33,24 @@ class RangeMerge:
         consumer: Consumer,
         settings: Settings,
         ranges: Sequence[OffsetRange],
+        keep: Callable[[Sequence[Message]], Sequence[Record]],
         *,
         batch_size: int,
         cutoff_ms: int | None = None,
         max_held: int | None = None,
     ) -> None:
+        """
+        :param keep: returns what is kept of messages, and handed out.
+        """
         self._consumer = consumer
         self._settings = settings
+        self._keep = keep
         self._ends: dict[Partition, int] = {(each.topic, each.partition): each.end for each in ranges}
         if len(self._ends) != len(ranges):
             raise ValueError("two ranges are of the same partition; give one range per partition")
         self._positions: dict[Partition, int] = {(each.topic, each.partition): each.start for each in ranges}
         self._batch_size = batch_size
-        self.buffer: ReleaseBuffer[InputRecord] = ReleaseBuffer(
+        self.buffer: ReleaseBuffer[Record] = ReleaseBuffer(
             self._ends, batch_size=batch_size, cutoff_ms=cutoff_ms, max_held=max_held
         )
         self._silent_s = 0.0
@@ -62,7 +71,7 @@ class RangeMerge:
         """Return where reading continues, per partition; what is held lies before it."""
         return self._positions
 
-    def take(self, most: int, timeout_s: float) -> list[InputRecord]:
+    def take(self, most: int, timeout_s: float) -> list[Record]:
         """Return up to ``most`` records, waiting only while there is none.
 
         :raises OffsetsExpired: retention deleted records before they were read.
@@ -77,32 +86,63 @@ class RangeMerge:
             # Where there is no room all are paused but the awaited, and each of those may add one record.
             messages = fetch(self._consumer, max(1, min(self._batch_size, self.buffer.room)), wait_s)
             waited_s = time.monotonic() - asked_at
-            heard = sum(self._feed(message) for message in messages)
+            heard = self._feed(messages)
             self._silent_s = 0.0 if heard else self._silent_s + waited_s
             taken += self.buffer.release(most - len(taken))
             if (taken and not messages) or time.monotonic() >= deadline:
                 break
         return taken
 
-    def _feed(self, message: Message) -> bool:
-        """Take in a record or an event, and tell whether it came from the broker."""
-        partition = place_of(message, self._consumer, self._settings, self._positions)
+    def _feed(self, messages: Sequence[Message]) -> int:
+        """Take in records and events, and return how many of them came from the broker."""
+        events = [message for message in messages if message.error() is not None]
+        if events:
+            messages = [message for message in messages if message.error() is None]
+        places: Any = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
+        start = 0
+        for partition, run in groupby(places):
+            end = start + len(list(run))
+            self._feed_records(partition, messages[start:end])
+            start = end
+        return len(messages) + sum(map(self._feed_event, events))
+
+    def _feed_records(self, partition: Partition, messages: Sequence[Message]) -> None:
+        """Take in records of one partition, in the order of their offsets."""
         # A live partition is left alone from its end (or the cutoff) on; a later reader starts there.
+        if self.buffer.is_live(partition):
+            return
+        start, end = self._positions[partition], self._ends[partition]
+        offsets: list[Any] = list(map(Message.offset, messages))
+        is_past_end = offsets[-1] >= end
+        if is_past_end or offsets[0] < start:
+            messages = [each for each, offset in zip(messages, offsets, strict=True) if start <= offset < end]
+            offsets = [offset for offset in offsets if start <= offset < end]
+        if messages:
+            times_ms = [time_ms for _, time_ms in map(Message.timestamp, messages)]
+            taken = self.buffer.add_all(partition, times_ms, self._keep(messages))
+            self._positions[partition] = offsets[taken - 1] + 1
+        if is_past_end and not self.buffer.is_live(partition):
+            self._positions[partition] = end
+        self._settle(partition)
+
+    def _feed_event(self, message: Message) -> bool:
+        """Take in an event, and tell whether it came from the broker."""
+        partition = place_of(message, self._consumer, self._settings, self._positions)
+        offset = message.offset()
         if partition is None or self.buffer.is_live(partition):
             return partition is not None
-        offset = message.offset()
         assert offset is not None
-        if message.error() is None and self._positions[partition] <= offset < self._ends[partition]:
-            record = to_record(message)
-            self._positions[partition] = offset + 1
-            self.buffer.add(partition, record.timestamp_ms, record)
-        elif offset >= self._ends[partition]:
+        if offset >= self._ends[partition]:
             self._positions[partition] = self._ends[partition]
+        self._settle(partition)
+        return True
+
+    def _settle(self, partition: Partition) -> None:
+        """Stop reading a partition that has given all it will."""
         if self._positions[partition] >= self._ends[partition]:
             self.buffer.finish(partition)
         if self.buffer.is_live(partition):
             self._consumer.pause([TopicPartition(*partition)])
-        return True
 
     def _apply_flow(self) -> None:
         flow = self.buffer.flow()

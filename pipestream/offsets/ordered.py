@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
+from confluent_kafka import Message
 
 from pipestream.errors import RequestInvalid
 from pipestream.kafka.broker import Broker
@@ -26,6 +27,7 @@ from pipestream.kafka.clients import range_consumer
 from pipestream.kafka.messages import fetch, place_of, to_record
 from pipestream.kafka.plain_config import read_client_config
 from pipestream.kafka.records import InputRecord, OffsetRange, Partition
+from pipestream.offsets.columns import HEADERS, binary_column, headers_column, number_column, text_column
 from pipestream.offsets.merge import RangeMerge, assign
 from pipestream.offsets.release import sort_arrivals
 from pipestream.offsets.source_topic import SourceTopic
@@ -38,10 +40,9 @@ SCHEMA = pa.schema(
         pa.field("partition", pa.int32(), nullable=False),
         pa.field("offset", pa.int64(), nullable=False),
         pa.field("timestamp_ms", pa.int64(), nullable=False),
-        # Large: a batch of big records may pass the 2 GiB that plain binary can address.
         pa.field("key", pa.large_binary()),
         pa.field("value", pa.large_binary()),
-        pa.field("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.large_binary())]))),
+        pa.field("headers", HEADERS),
     ]
 )
 # Offsets are assigned, not subscribed to, and never committed: the group is only a name the client insists on.
@@ -129,6 +130,7 @@ class OrderedReader:
             self._consumer,
             settings,
             ranges,
+            list,
             batch_size=batch_size,
             cutoff_ms=cutoff_ms,
             max_held=max_held_messages,
@@ -151,11 +153,10 @@ class OrderedReader:
     def poll(self, timeout_ms: int = 1_000) -> pa.RecordBatch:
         """Return up to ``batch_size`` records, or none if there are none to return within the timeout."""
         if not self.is_live():
-            records = self._merge.take(self._batch_size, timeout_ms / 1_000)
+            messages = self._merge.take(self._batch_size, timeout_ms / 1_000)
             self._positions.update(self._merge.positions)
-        else:
-            records = self._take_new(timeout_ms / 1_000)
-        return to_batch(records)
+            return _batch_of(messages)
+        return to_batch(self._take_new(timeout_ms / 1_000))
 
     def partition_state(self) -> list[PartitionState]:
         """Return how far each partition is, by topic and partition."""
@@ -202,16 +203,49 @@ class OrderedReader:
 
 def to_batch(records: Sequence[InputRecord]) -> pa.RecordBatch:
     """Return records as Arrow, in the columns of ``SCHEMA``."""
-    columns = {
-        "topic": [record.topic for record in records],
-        "partition": [record.partition for record in records],
-        "offset": [record.offset for record in records],
-        "timestamp_ms": [record.timestamp_ms for record in records],
-        "key": [record.key for record in records],
-        "value": [record.value for record in records],
-        "headers": [[{"name": name, "value": value} for name, value in record.headers] for record in records],
-    }
-    return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
+    rows = [
+        (each.topic, each.partition, each.offset, each.timestamp_ms, each.key, each.value, each.headers)
+        for each in records
+    ]
+    return _to_batch(*(zip(*rows, strict=True) if rows else [()] * len(SCHEMA)))
+
+
+def _batch_of(messages: Sequence[Message]) -> pa.RecordBatch:
+    """Return messages as Arrow, column by column: a statement per record and column would be most of the work."""
+
+    def column(get: Callable[[Message], Any]) -> list[Any]:
+        return list(map(get, messages))
+
+    return _to_batch(
+        column(Message.topic),
+        column(Message.partition),
+        column(Message.offset),
+        [time_ms for _, time_ms in map(Message.timestamp, messages)],
+        column(Message.key),
+        column(Message.value),
+        column(Message.headers),
+    )
+
+
+def _to_batch(
+    topics: Sequence[str],
+    partitions: Sequence[int],
+    offsets: Sequence[int],
+    times_ms: Sequence[int],
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    headers: Sequence[Sequence[tuple[str, bytes | None]] | None],
+) -> pa.RecordBatch:
+    columns = [
+        text_column(topics),
+        number_column(partitions, pa.int32()),
+        number_column(offsets, pa.int64()),
+        number_column(times_ms, pa.int64()),
+        binary_column(keys),
+        binary_column(values),
+        headers_column(headers),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
 def _capture(

@@ -20,12 +20,15 @@ from pipestream.errors import BrokerUnavailable
 from pipestream.kafka.broker import Committed, ask_committed
 from pipestream.kafka.clients import range_consumer
 from pipestream.kafka.errors import explain_errors
+from pipestream.kafka.messages import to_records
 from pipestream.kafka.records import InputRecord, OffsetRange, OutputRecord, Partition
 from pipestream.kafka.writer import Progress, TransactionalWriter
 from pipestream.offsets.merge import RangeMerge
 from pipestream.settings import Settings
 
 _POLL_S = 0.5
+# Their bytes are counted between two takes.
+MOST_AT_ONCE = 1_000
 
 
 class RangeReader:
@@ -36,7 +39,10 @@ class RangeReader:
         self._ranges = {(each.topic, each.partition): each for each in ranges}
         if len(self._ranges) != len(ranges):
             raise ValueError("two ranges are of the same partition; give one range per partition")
+        self._topics = sorted({topic for topic, _ in self._ranges})
         self._consumer = range_consumer(settings, group)
+        self._is_stopped = False
+        self._knows_leaders = False
 
     def __enter__(self) -> Self:
         return self
@@ -47,16 +53,26 @@ class RangeReader:
     def committed(self) -> dict[Partition, Committed]:
         """Return the group's committed offsets and their metadata; a partition it never committed is absent."""
         wanted = [TopicPartition(*partition) for partition in self._ranges]
-        topics = sorted({topic for topic, _ in self._ranges})
-        with explain_errors(self._settings, ", ".join(topics)):
-            # A client that does not know the leaders yet lets the first read wait for up to a second.
-            for topic in topics:
-                self._consumer.list_topics(topic, self._settings.kafka_timeout_s)
+        self._learn_leaders()
+        with explain_errors(self._settings, ", ".join(self._topics)):
             return ask_committed(self._consumer, wanted, self._settings.kafka_timeout_s)
+
+    def _learn_leaders(self) -> None:
+        """Ask for the topics, once. A client that does not know the leaders yet waits up to a second when it reads."""
+        if self._knows_leaders:
+            return
+        with explain_errors(self._settings, ", ".join(self._topics)):
+            for topic in self._topics:
+                self._consumer.list_topics(topic, self._settings.kafka_timeout_s)
+        self._knows_leaders = True
 
     def group_metadata(self) -> Any:
         """Return what a producer needs to commit offsets for this group."""
         return self._consumer.consumer_group_metadata()
+
+    def stop(self) -> None:
+        """Let ``chunks`` end soon, also while it waits. Called from another thread."""
+        self._is_stopped = True
 
     def chunks(
         self, starts: Mapping[Partition, int], size: int
@@ -65,7 +81,7 @@ class RangeReader:
 
         What was handed out of a partition is always all of it up to the offset to commit, so a retry that starts
         there misses nothing and repeats nothing. The last chunk may be empty, and commits the end of every range.
-        No more than ``5 * size`` records are held besides a chunk.
+        A chunk ends early when its records have ``chunk_bytes``. No more than ``5 * size`` records are held besides it.
 
         :param starts: where to resume inside a range; absent, at its start.
         :raises OffsetsExpired: retention deleted records of a range before they were read.
@@ -76,18 +92,27 @@ class RangeReader:
             for partition, each in self._ranges.items()
             if (start := max(each.start, starts.get(partition, each.start))) < each.end
         ]
-        merge = RangeMerge(self._consumer, self._settings, left, batch_size=size)
+        if left:
+            self._learn_leaders()
+        merge = RangeMerge(self._consumer, self._settings, left, to_records, batch_size=size)
         while not merge.is_done:
             records = self._fill(merge, size)
+            if self._is_stopped:
+                return
             if merge.is_done:
                 yield records, {partition: each.end for partition, each in self._ranges.items()}
             else:
                 yield records, {(record.topic, record.partition): record.offset + 1 for record in records}
 
-    def _fill(self, merge: RangeMerge, size: int) -> list[InputRecord]:
+    def _fill(self, merge: RangeMerge[InputRecord], size: int) -> list[InputRecord]:
         records: list[InputRecord] = []
-        while len(records) < size and not merge.is_done:
-            records += merge.take(size - len(records), _POLL_S)
+        size_bytes = 0
+        while len(records) < size and size_bytes < self._settings.chunk_bytes and not merge.is_done:
+            if self._is_stopped:
+                break
+            taken = merge.take(min(size - len(records), MOST_AT_ONCE), _POLL_S)
+            records += taken
+            size_bytes += sum(len(record.value or b"") for record in taken)
             if merge.silent_s > self._settings.kafka_timeout_s:
                 names = ", ".join(str(each) for each in self._ranges.values())
                 raise BrokerUnavailable(f"{names}: nothing heard for {self._settings.kafka_timeout_s:g} s")
@@ -108,6 +133,8 @@ class Reader(Protocol):
     def chunks(
         self, starts: Mapping[Partition, int], size: int
     ) -> Iterator[tuple[list[InputRecord], dict[Partition, int]]]: ...
+
+    def stop(self) -> None: ...
 
     def group_metadata(self) -> Any: ...
 

@@ -10,17 +10,18 @@ then it holds back every record that could come behind one of its own: before it
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, chain, count, repeat
 from typing import Generic, TypeVar
 
 from pipestream.kafka.records import InputRecord, Partition
 
 HELD_BATCHES = 5
-# Below every time a record can have; Kafka's "no time" is -1.
+# Below and above every time a record can have; Kafka's "no time" is -1.
 _UNHEARD_MS = -(1 << 63)
+_NEVER_MS = 1 << 63
 
 Record = TypeVar("Record")
 
@@ -29,10 +30,43 @@ Record = TypeVar("Record")
 class _Queue(Generic[Record]):
     """One partition's part of the buffer. ``last_ms`` never goes back."""
 
-    records: deque[tuple[int, Record]] = field(default_factory=deque)
+    rank: int
+    """The partition's place among all, by topic and number."""
+    entries: list[tuple[int, int, int, Record]] = field(default_factory=list)
+    """Time, rank and number of each record, so that entries of all queues compare; the first ``start`` are released."""
+    start: int = 0
+    merged: int = 0
+    """How many entries are in the merged list, too."""
+    added: int = 0
     last_ms: int = _UNHEARD_MS
     is_live: bool = False
     is_paused: bool = False
+
+    @property
+    def held(self) -> int:
+        return len(self.entries) - self.start
+
+    def add(self, times_ms: Sequence[int], records: Iterable[Record]) -> None:
+        if times_ms[0] < self.last_ms or times_ms != sorted(times_ms):
+            times_ms = list(accumulate(times_ms, max, initial=self.last_ms))[1:]
+        # Tuples that are made and compared in C: a Python statement per record would cost more than Kafka's client.
+        self.entries += zip(times_ms, repeat(self.rank), count(self.added), records)
+        self.added += len(times_ms)
+        self.last_ms = times_ms[-1]
+
+    def merge_up_to(self, last_ms: int, rank: int) -> list[tuple[int, int, int, Record]]:
+        """Return the next entries that are not behind a time and rank, for the merged list."""
+        del self.entries[: self.start]
+        self.start, self.merged = 0, self.merged - self.start
+        cut = bisect_left(self.entries, (last_ms + (self.rank <= rank),), lo=self.merged)
+        found = self.entries[self.merged : cut]
+        self.merged = cut
+        return found
+
+    def release_up_to(self, entry: tuple[int, int, int, Record]) -> None:
+        """Forget the entries up to one of the merged list."""
+        last_ms, rank, number, _ = entry
+        self.start = bisect_left(self.entries, (last_ms, rank, number + 1), lo=self.start, hi=self.merged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +96,18 @@ class ReleaseBuffer(Generic[Record]):
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, not {batch_size}")
-        self._queues: dict[Partition, _Queue[Record]] = {partition: _Queue() for partition in partitions}
+        self._queues: dict[Partition, _Queue[Record]] = {
+            partition: _Queue(rank) for rank, partition in enumerate(sorted(partitions))
+        }
         self._batch_size = batch_size
         self._cutoff_ms = cutoff_ms
         self._limit = HELD_BATCHES * batch_size if max_held is None else max_held
         self._held = 0
         # Non-live partitions without a record: what the release waits for.
         self._awaited = set(self._queues)
-        # The time and partition of each queue's first record.
-        self._heads: list[tuple[int, Partition]] = []
+        # What nothing still to come can precede, in order; the first ``_handed_out`` are released.
+        self._merged: list[tuple[int, int, int, Record]] = []
+        self._handed_out = 0
 
     @property
     def held(self) -> int:
@@ -97,7 +134,7 @@ class ReleaseBuffer(Generic[Record]):
 
     def held_of(self, partition: Partition) -> int:
         """Return how many records of a partition are held back."""
-        return len(self._queues[partition].records)
+        return self._queues[partition].held
 
     def last_ms(self, partition: Partition) -> int | None:
         """Return the latest time seen in a partition, if it was heard from."""
@@ -106,17 +143,26 @@ class ReleaseBuffer(Generic[Record]):
 
     def add(self, partition: Partition, timestamp_ms: int, record: Record) -> None:
         """Take in the next record of a partition."""
+        self.add_all(partition, [timestamp_ms], [record])
+
+    def add_all(self, partition: Partition, times_ms: Sequence[int], records: Sequence[Record]) -> int:
+        """Take in the next records of a partition, up to and with the first one at or past the cutoff.
+
+        :return: how many that were.
+        """
         queue = self._queues[partition]
         if queue.is_live:
             raise ValueError(f"{partition[0]}[{partition[1]}] is live and takes no more records")
-        queue.last_ms = max(queue.last_ms, timestamp_ms)
-        if not queue.records:
-            self._awaited.discard(partition)
-            heapq.heappush(self._heads, (queue.last_ms, partition))
-        queue.records.append((queue.last_ms, record))
-        self._held += 1
-        if self._cutoff_ms is not None and timestamp_ms >= self._cutoff_ms:
+        past = None
+        if self._cutoff_ms is not None and max(times_ms) >= self._cutoff_ms:
+            past = next(index for index, time_ms in enumerate(times_ms) if time_ms >= self._cutoff_ms)
+            times_ms, records = times_ms[: past + 1], records[: past + 1]
+        queue.add(times_ms, records)
+        self._awaited.discard(partition)
+        self._held += len(times_ms)
+        if past is not None:
             self.finish(partition)
+        return len(times_ms)
 
     def finish(self, partition: Partition) -> None:
         """Take note that a partition is at its end, so that nobody waits for it any more."""
@@ -125,22 +171,28 @@ class ReleaseBuffer(Generic[Record]):
 
     def release(self, most: int) -> list[Record]:
         """Return the next records in order, at most so many: those that nothing still to come can precede."""
-        released: list[Record] = []
-        frontier = min(((self._queues[p].last_ms, p) for p in self._awaited), default=None)
-        while self._heads and len(released) < most and (frontier is None or self._heads[0] < frontier):
-            _, partition = self._heads[0]
-            queue = self._queues[partition]
-            released.append(queue.records.popleft()[1])
-            if queue.records:
-                heapq.heapreplace(self._heads, (queue.records[0][0], partition))
-                continue
-            heapq.heappop(self._heads)
-            if not queue.is_live:
-                self._awaited.add(partition)
-                awaited = (queue.last_ms, partition)
-                frontier = awaited if frontier is None else min(frontier, awaited)
+        if len(self._merged) - self._handed_out < most:
+            self._merge()
+        released = self._merged[self._handed_out : self._handed_out + most]
+        if not released:
+            return []
+        self._handed_out += len(released)
         self._held -= len(released)
-        return released
+        for partition, queue in self._queues.items():
+            if queue.start < queue.merged:
+                queue.release_up_to(released[-1])
+                if not queue.held and not queue.is_live:
+                    self._awaited.add(partition)
+        return [record for _, _, _, record in released]
+
+    def _merge(self) -> None:
+        """Merge what may be released by now behind what is merged already, which all of it follows."""
+        first_to_come = ((queue.last_ms, queue.rank) for queue in self._queues.values() if not queue.is_live)
+        frontier = min(first_to_come, default=(_NEVER_MS, 0))
+        del self._merged[: self._handed_out]
+        self._handed_out = 0
+        runs = [run for queue in self._queues.values() if (run := queue.merge_up_to(*frontier))]
+        self._merged += sorted(chain.from_iterable(runs))
 
     def flow(self) -> Flow:
         """Return what to pause and what to resume, and count on it being done.
@@ -155,9 +207,9 @@ class ReleaseBuffer(Generic[Record]):
         for partition, queue in self._queues.items():
             if queue.is_live:
                 continue
-            if is_full and queue.records and not queue.is_paused:
+            if is_full and queue.held and not queue.is_paused:
                 pause.append(partition)
-            elif queue.is_paused and (not queue.records or (is_low and not is_full)):
+            elif queue.is_paused and (not queue.held or (is_low and not is_full)):
                 resume.append(partition)
         for partition in (*pause, *resume):
             self._queues[partition].is_paused = not self._queues[partition].is_paused

@@ -13,11 +13,11 @@ from confluent_kafka import TopicPartition
 
 from pipestream.errors import BrokerUnavailable
 from pipestream.kafka.errors import explain_errors
-from pipestream.kafka.messages import fetch, place_of, to_record
+from pipestream.kafka.messages import fetch, place_of, to_record, to_records
 from pipestream.kafka.records import InputRecord, OffsetRange, Partition
 from pipestream.kafka.writer import TransactionalWriter
 from pipestream.offsets.merge import RangeMerge, assign
-from pipestream.offsets.range_reader import RangeReader
+from pipestream.offsets.range_reader import MOST_AT_ONCE, RangeReader
 from pipestream.settings import Settings
 
 OPEN_END = 2**63 - 1
@@ -64,7 +64,7 @@ class TailReader(RangeReader):
         assign(self._consumer, self._settings, positions)
         committed = dict(positions)
         idle_since = time.monotonic()
-        while True:
+        while not self._is_stopped:
             is_over = self._is_over()
             records = [] if is_over else self._gather(positions, size)
             moved = {place: end for place, end in positions.items() if end > committed[place]}
@@ -79,8 +79,12 @@ class TailReader(RangeReader):
     def _gather(self, positions: dict[Partition, int], size: int) -> list[InputRecord]:
         """Return what has arrived, and move the positions behind it; wait a moment if there is nothing."""
         records: list[InputRecord] = []
-        wait_s = _POLL_S
-        while len(records) < size and (messages := fetch(self._consumer, size - len(records), wait_s)):
+        wait_s, size_bytes = _POLL_S, 0
+        while (
+            len(records) < size
+            and size_bytes < self._settings.chunk_bytes
+            and (messages := fetch(self._consumer, min(size - len(records), MOST_AT_ONCE), wait_s))
+        ):
             for message in messages:
                 place = place_of(message, self._consumer, self._settings, positions)
                 offset = message.offset()
@@ -91,12 +95,13 @@ class TailReader(RangeReader):
                 positions[place] = offset + 1 if is_record else offset
                 if is_record:
                     records.append(to_record(message))
+                    size_bytes += len(records[-1].value or b"")
             wait_s = 0.0
         return records
 
     def _in_order(self, positions: dict[Partition, int], size: int) -> Iterator[Chunk]:
         """Order across partitions takes a known end of each, so this goes in passes up to the ends of the moment."""
-        while not self._is_over():
+        while not (self._is_over() or self._is_stopped):
             waiting = [
                 OffsetRange(*place, start, end)
                 for place, start in positions.items()
@@ -105,9 +110,11 @@ class TailReader(RangeReader):
             if not waiting:
                 time.sleep(_POLL_S)
                 continue
-            merge = RangeMerge(self._consumer, self._settings, waiting, batch_size=size)
+            merge = RangeMerge(self._consumer, self._settings, waiting, to_records, batch_size=size)
             while not merge.is_done and not self._is_over():
                 records = self._fill(merge, size)
+                if self._is_stopped:
+                    return
                 ends = {(record.topic, record.partition): record.offset + 1 for record in records}
                 if merge.is_done:
                     ends = {(each.topic, each.partition): each.end for each in waiting}

@@ -14,6 +14,7 @@ from pipestream.errors import PipestreamError
 from pipestream.settings import Settings
 from pipestream_testing.broker import ModelBroker
 from pipestream_testing.census import take_census
+from pipestream_testing.length import by_length
 from pipestream_testing.model_drain import (
     DEAD,
     LIVE,
@@ -29,8 +30,14 @@ from pipestream_testing.turns import Crash, Turns
 
 HEALTHY, POISON = 0, 99
 TO_THE_END = 10_000
-# More than a drain takes; the tests see to that.
-STEPS = 60
+# How many offsets a sub-range has; and more steps than a drain takes, which the tests make sure of.
+WHOLE, CUT = 0, 2
+WAYS = [("a task", WHOLE, WHOLE, 60), ("a drain in sub-ranges", CUT, CUT, 100)]
+MIXED = [
+    ("a drain in sub-ranges, then a task", CUT, WHOLE, 100),
+    ("a task, then a drain in sub-ranges", WHOLE, CUT, 60),
+]
+WAYS += by_length([], MIXED)
 
 
 class World:
@@ -47,8 +54,15 @@ class World:
         self.settings = Settings(store_uri=f"file://{folder}", chunk_records=2, failing_share=1.0)
         self.runs = count()
 
-    def drain(self):
-        return partial(drain_without_ledger, self.broker, self.settings, run_id=f"{LIVE}-{next(self.runs)}", budget=100)
+    def drain(self, sub_range_offsets=0):
+        return partial(
+            drain_without_ledger,
+            self.broker,
+            self.settings,
+            run_id=f"{LIVE}-{next(self.runs)}",
+            budget=100,
+            sub_range_offsets=sub_range_offsets,
+        )
 
     def check(self, rounds, title):
         found = take_census(self.broker, TOPIC, DEAD, OUT)
@@ -75,25 +89,31 @@ def make_world(tmp_path, monkeypatch):
     return make
 
 
-def test_a_task_that_is_overtaken_at_any_step_leaves_every_document_in_one_place(make_world, rounds):
-    for steps in range(STEPS):
+@pytest.mark.parametrize(("title", "first", "second", "steps"), WAYS)
+def test_a_task_that_is_overtaken_at_any_step_leaves_every_document_in_one_place(
+    make_world, rounds, title, first, second, steps
+):
+    for step in range(steps):
         world = make_world()
 
-        outcomes = world.turns.run([world.drain(), world.drain()], [(0, steps), (1, TO_THE_END)])
+        outcomes = world.turns.run([world.drain(first), world.drain(second)], [(0, step), (1, TO_THE_END)])
 
         for outcome in outcomes:
             assert outcome is None or isinstance(outcome, PipestreamError)
-        world.check(rounds, "a task overtaken at each of its steps")
+        world.check(rounds, f"{title} overtaken at each of its steps")
     assert world.broker.epochs.total() == 1, "the first was at its end before the second began"
 
 
-def test_a_task_that_dies_at_any_step_is_resumed_without_a_document_lost_or_doubled(make_world, rounds):
-    for steps in range(STEPS):
+@pytest.mark.parametrize(("title", "first", "second", "steps"), WAYS)
+def test_a_task_that_dies_at_any_step_is_resumed_without_a_document_lost_or_doubled(
+    make_world, rounds, title, first, second, steps
+):
+    for step in range(steps):
         world = make_world()
 
-        (outcome,) = world.turns.run([world.drain()], [(0, steps)], killed=[0])
-        world.turns.run([world.drain()])
+        (outcome,) = world.turns.run([world.drain(first)], [(0, step)], killed=[0])
+        world.turns.run([world.drain(second)])
 
         assert outcome is None or isinstance(outcome, Crash)
-        world.check(rounds, "a task killed at each of its steps")
+        world.check(rounds, f"{title} killed at each of its steps")
     assert outcome is None, "it was at its end before it could be killed"

@@ -34,7 +34,7 @@ def found(markers, positions):
 
 
 def test_a_marker_gives_back_what_was_written():
-    marker = CrashMarker(5, HASH, 7, {6: 1, 7: 2})
+    marker = CrashMarker(5, HASH, 7, {6: 1, 7: 2}, reach=9)
 
     assert CrashMarker.decode(marker.encode()) == marker
 
@@ -63,16 +63,18 @@ def test_the_key_of_a_marker_has_only_parts_that_may_be_in_one():
         marker_key("../g", "id", 0)
 
 
-def test_a_chunk_is_suspect_only_to_a_try_that_starts_where_it_does(markers_of):
-    markers_of().begin({0: 10})  # and then the process dies
+def test_a_chunk_is_suspect_only_to_a_try_that_starts_in_what_was_in_progress(markers_of):
+    markers_of().begin({0: 10}, {0: 20})  # and then the process dies
 
     assert found(markers_of(), {0: 10}).are_suspect([0])
-    assert not found(markers_of(), {0: 11}).are_suspect([0])
+    assert found(markers_of(), {0: 19}).are_suspect([0]), "a chunk before it may have been committed meanwhile"
+    assert not found(markers_of(), {0: 20}).are_suspect([0])
+    assert not found(markers_of(), {0: 9}).are_suspect([0])
     assert not found(markers_of(lane="g@backfill"), {0: 10}).are_suspect([0])
 
 
 def test_deaths_are_counted_at_the_record_that_was_named_last(markers_of):
-    markers_of().begin({0: 10})
+    markers_of().begin({0: 10}, {0: 20})
     for expected in (0, 1, 2):
         markers = found(markers_of(), {0: 10})
         assert markers.deaths(record(12)) == expected
@@ -84,7 +86,7 @@ def test_deaths_are_counted_at_the_record_that_was_named_last(markers_of):
 
 
 def test_in_a_task_of_several_partitions_only_the_record_at_hand_is_blamed(markers_of):
-    markers_of(0, 1).begin({0: 10, 1: 20})
+    markers_of(0, 1).begin({0: 10, 1: 20}, {0: 20, 1: 30})
     markers = found(markers_of(0, 1), {0: 10, 1: 20})
     for each, start in ((record(10), 10), (record(20, 1), 20), (record(11), 10)):
         markers.approach(each, start)
@@ -97,7 +99,7 @@ def test_in_a_task_of_several_partitions_only_the_record_at_hand_is_blamed(marke
 
 
 def test_a_try_that_dies_behind_its_last_record_blames_none(markers_of):
-    markers_of().begin({0: 10})
+    markers_of().begin({0: 10}, {0: 20})
     markers = found(markers_of(), {0: 10})
     markers.approach(record(10), 10)
     markers.leave()
@@ -108,9 +110,11 @@ def test_a_try_that_dies_behind_its_last_record_blames_none(markers_of):
 
 
 def test_a_committed_chunk_is_suspect_no_more(markers_of):
-    markers_of(0, 1).begin({0: 10, 1: 20})
+    markers_of(0, 1).begin({0: 10, 1: 20}, {0: 20, 1: 30})
     markers = found(markers_of(0, 1), {0: 10, 1: 20})
-    markers.passed([0])
+    markers.passed({0: 15})
+    assert markers.are_suspect([0]), "what was in progress reaches further"
+    markers.passed({0: 20})
 
     assert not markers.are_suspect([0])
     assert markers.are_suspect([1])
@@ -119,13 +123,13 @@ def test_a_committed_chunk_is_suspect_no_more(markers_of):
 def test_a_try_that_ends_in_order_leaves_nothing(markers_of, store):
     with markers_of(0, 1) as markers:
         markers.read({0: 10, 1: 20})
-        markers.begin({0: 10, 1: 20})
+        markers.begin({0: 10, 1: 20}, {0: 20, 1: 30})
 
     assert list(store.list(ROOT)) == []
 
 
 def test_a_try_that_fails_in_order_takes_back_its_own_marker_and_keeps_what_it_knows_of_deaths(markers_of):
-    markers_of().begin({0: 10})
+    markers_of().begin({0: 10}, {0: 20})
     found(markers_of(), {0: 10}).approach(record(12), 10)  # died here
 
     with suppress(StoreUnavailable), markers_of() as markers:
@@ -139,7 +143,7 @@ def test_a_try_that_fails_in_order_takes_back_its_own_marker_and_keeps_what_it_k
 
 def test_a_try_that_was_overtaken_leaves_the_markers_to_the_newer_run(markers_of):
     with suppress(ProducerFenced), markers_of() as markers:
-        markers.begin({0: 10})
+        markers.begin({0: 10}, {0: 20})
         raise ProducerFenced("t")
 
     assert found(markers_of(), {0: 10}).are_suspect([0])
@@ -150,7 +154,7 @@ def test_a_store_that_does_not_answer_stops_the_try_before_its_chunk(markers_of)
         raise StoreUnavailable("no answer")
 
     with pytest.raises(StoreUnavailable):
-        markers_of(patiently=refuse).begin({0: 10})
+        markers_of(patiently=refuse).begin({0: 10}, {0: 20})
 
 
 def test_an_object_that_is_not_a_marker_is_passed_over_and_removed(markers_of, store, caplog):
@@ -162,3 +166,18 @@ def test_an_object_that_is_not_a_marker_is_passed_over_and_removed(markers_of, s
 
     assert "continuing without it" in caplog.text
     assert list(store.list(ROOT)) == []
+
+
+def test_the_deaths_in_a_sub_range_stay_known_until_its_results_are_committed(store):
+    task = make_task("t", "n", offsets=((0, 10, 20),))
+    markers = [CrashMarkers(store, task, HASH, lambda work: work(), sub_range=3) for _ in range(3)]
+    found(markers[0], {0: 10}).approach(record(14), 10)  # and there it died
+
+    with found(markers[1], {0: 10}) as second:
+        assert second.deaths(record(14)) == 1
+        second.passed({0: 20})
+        assert not second.has_suspects
+
+    (key,) = second.kept_keys
+    assert key == marker_key("g", "id-1", 0, 3) == "drains/g/id-1/0.3.json"
+    assert found(markers[2], {0: 10}).deaths(record(14)) == 1

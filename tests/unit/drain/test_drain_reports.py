@@ -22,6 +22,7 @@ def test_the_fields_of_a_report_are_those_that_scripts_read():
         ("seconds", 1.5),
         ("run_id", "run-1"),
         ("lane", "sample"),
+        ("tasks", ""),
     ]
 
 
