@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pyspark.daemon import manager
 
-import pipestream_spark.runner  # noqa: F401
+import pipestream_spark.worker  # noqa: F401
 
 if __name__ == "__main__":
     manager()

@@ -1,5 +1,8 @@
 """Drain one topic of a graph: ``spark-submit spark_jobs/drain.py --graph FILE --topic TOPIC --run-id ID``.
 
+The setting ``spark_mode`` says where the tasks run. On a Spark Connect server (``connect``) the job needs no
+spark-submit: ``python spark_jobs/drain.py …`` starts no JVM.
+
 Ends with 0 (drained, empty or skipped), 1 (failed; the same run may be tried again) or 2 (failed for good), and
 writes what happened to the file that ``--outcome`` names.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import sys
 from contextlib import closing
@@ -19,8 +23,10 @@ from pipestream.drain.caller import watch_caller
 from pipestream.drain.job import parse_arguments, read_request
 from pipestream.drain.report import DrainFailure, DrainReport, write_outcome
 from pipestream.errors import PipestreamError
-from pipestream.settings import load_settings
+from pipestream.settings import Settings, load_settings
 from pipestream.telemetry.logs import setup_logging
+from pipestream_spark.choice import find_connect
+from pipestream_spark.connect_runner import ConnectRunner
 from pipestream_spark.runner import SparkRunner
 
 log = logging.getLogger("pipestream.drain")
@@ -45,13 +51,23 @@ def _drain(arguments: argparse.Namespace) -> DrainReport:
     settings = load_settings()
     setup_logging(settings)
     request = read_request(arguments, settings)
-    with closing(SparkRunner(f"drain {request.topic}")) as runner:
+    with closing(_open_runner(settings, request.topic)) as runner:
         if arguments.caller:
             watch_caller(arguments.caller, partial(_give_up, runner))
         return run_request(request, settings, runner)
 
 
-def _give_up(runner: SparkRunner) -> None:
+def _open_runner(settings: Settings, topic: str) -> SparkRunner | ConnectRunner:
+    """Return the runner that the setting ``spark_mode`` asks for.
+
+    A job that spark-submit has started has paid for its Spark, so ``auto`` means that one.
+    """
+    if settings.spark_mode == "auto" and "PYSPARK_GATEWAY_PORT" in os.environ:
+        return SparkRunner(f"drain {topic}")
+    return find_connect(settings) or SparkRunner(f"drain {topic}")
+
+
+def _give_up(runner: SparkRunner | ConnectRunner) -> None:
     """End the run as failed, so that its lease is released."""
     log.warning("the process that started this job is gone, so the job ends")
     runner.cancel_all()

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import logging
-import os
-import platform
 import threading
+import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from pipestream import faults
-from pipestream.arrow import to_table
 from pipestream.drain.range_task import RangeOutcome, RangeTask
-from pipestream.errors import LeaseLost, SettingsInvalid, TasksFailed
-from pipestream.settings import CONFIG_VARIABLE, config_file, load_settings
+from pipestream.errors import LeaseLost, TasksFailed
+from pipestream_spark.environment import executor_environment
+from pipestream_spark.failures import cause_of
 from pipestream_spark.session import session_builder
+from pipestream_spark.two_stages import sub_range_query
+from pipestream_spark.worker import ANSWER, Orders, SubRangeOrders, drain_batches, drain_numbered
 
 log = logging.getLogger(__name__)
 
 # How much of tasks is sent to every slice; more is sent to each slice its own.
 _SMALL_BYTES = 500_000
-_ANSWER = pa.schema([pa.field("outcome", pa.string())])
+# A cluster starts executors within some seconds, one soon after the other.
+_EXECUTORS_S = 15.0
+_SETTLED_S = 1.0
+_EXECUTORS_POLL_S = 0.1
 
 
 class SparkRunner:
@@ -61,11 +64,17 @@ class SparkRunner:
         session.sparkContext.setJobGroup(self.job_group(slot), self._app_name)
         session.sparkContext.setLocalProperty("spark.scheduler.pool", f"slot-{slot}")
         try:
-            outcomes = _spread(session, [task.to_json() for task in tasks]).collect()
+            outcomes = _spread(session, tasks).collect()
         except (PySparkException, Py4JError, OSError) as error:  # OSError: the JVM is gone
             self._check_cancelled(slot)
-            raise TasksFailed((str(error).strip() or repr(error)).splitlines()[0]) from error
+            raise TasksFailed(cause_of(error)) from error
         return [RangeOutcome.from_json(row.outcome) for row in outcomes]
+
+    def find_task_slots(self) -> int:
+        """Return how many tasks Spark runs at once, of all that use the session. Starts Spark if it is not up."""
+        with self._opening:
+            session = self._session = self._open_session()
+        return count_task_slots(session.sparkContext)
 
     def cancel(self, why: LeaseLost) -> None:
         """Stop the tasks of a slot, and let none start. May be called at any time from any thread."""
@@ -121,52 +130,39 @@ def drain_session(app_name: str, options: Mapping[str, str] | None = None) -> Sp
     return session
 
 
-def executor_environment() -> dict[str, str]:
-    """Return the variables that executors get from this process. Otherwise they have only their worker's environment.
+def count_task_slots(context: SparkContext) -> int:
+    """Return how many tasks run at once, when the executors of a cluster have had the time to report.
 
-    Of the settings only the file's name is passed, not its content. So the file must be on the workers too, or the
-    workers have the settings in their environment.
+    A new session has none yet, and would say 2.
     """
-    passed_on = {name: os.environ[name] for name in (faults.VARIABLE, faults.ONCE_VARIABLE) if name in os.environ}
-    file = config_file()
-    return passed_on | ({CONFIG_VARIABLE: str(file.absolute())} if file else {})
+    deadline = time.monotonic() + _EXECUTORS_S
+    slots, since = 0, time.monotonic()
+    while not (context.master or "").startswith("local"):
+        found, now = _registered_slots(context), time.monotonic()
+        if found != slots:
+            slots, since = found, now
+        if now > deadline or (slots and now - since > _SETTLED_S):
+            break
+        time.sleep(_EXECUTORS_POLL_S)
+    return int(context.defaultParallelism)
 
 
-def _spread(session: SparkSession, texts: list[str]) -> DataFrame:
+def _registered_slots(context: SparkContext) -> int:
+    """Return the parallelism, or 0 while no executor is there. The driver is in the list too."""
+    executors = context._jsc.sc().getExecutorMemoryStatus().size() - 1
+    return int(context.defaultParallelism) if executors else 0
+
+
+def _spread(session: SparkSession, tasks: Sequence[RangeTask]) -> DataFrame:
     """Return the query of the outcomes. It has a slice for each task: a range is the unit of work and of retry."""
+    texts = [task.to_json() for task in tasks]
+    if any(task.sub_ranges for task in tasks):
+        query: DataFrame = sub_range_query(session, SubRangeOrders.of(tasks, Orders(tuple(texts))))
+        return query
     if sum(map(len, texts)) <= _SMALL_BYTES:
         # In the function itself, which every slice gets whole: half the time of a small job, because no other Python
         # process has to turn rows into a table first.
-        return session.range(0, len(texts), 1, len(texts)).mapInArrow(partial(_drain_numbered, texts), "outcome string")
+        orders = Orders(tuple(texts))
+        return session.range(0, len(texts), 1, len(texts)).mapInArrow(partial(drain_numbered, orders), ANSWER)
     rows = session.sparkContext.parallelize([(text,) for text in texts], len(texts)).toDF("task string")
-    return rows.mapInArrow(_drain_batches, "outcome string")
-
-
-def _drain_numbered(texts: list[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run the tasks whose numbers a slice has."""
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            yield from _drain_text(texts[number])
-
-
-def _drain_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run in a Python worker of an executor. It reads its own settings, because none pass through Spark."""
-    for batch in batches:
-        for text in batch.column("task").to_pylist():
-            yield from _drain_text(text)
-
-
-def _drain_text(text: str) -> Iterator[pa.RecordBatch]:
-    outcomes = _drain_here(RangeTask.from_json(text))
-    yield from to_table([{"outcome": outcome.to_json()} for outcome in outcomes], _ANSWER).to_batches()
-
-
-def _drain_here(task: RangeTask) -> list[RangeOutcome]:
-    from pipestream.drain.task import drain_ranges
-
-    try:
-        settings = load_settings()
-    except SettingsInvalid as error:
-        # Returned as an answer, because Spark would retry a task that raises.
-        return task.refuse(SettingsInvalid(f"on the worker {platform.node()}: {error}"))
-    return drain_ranges(task, settings)
+    return rows.mapInArrow(drain_batches, ANSWER)

@@ -1,10 +1,10 @@
 """Drain the topics that are in streaming mode, in one warm Spark session: ``spark-submit spark_jobs/stream.py``.
 
 The same worker as a sidecar's decides which slots this process holds, so streaming drains and sidecars share the
-topics. With ``--graph`` it takes what is free of these graphs, and shares nothing. What waits in a slot is drained in
-bounded ranges, one Spark task each, again and again. Ends with 0 when it is asked to (SIGTERM, Ctrl-C), after every
-slot has recorded what it did; with 1 if Spark is gone, and the job may be started again; with 2 if it cannot work with
-its settings.
+topics. With ``--graph`` it takes what is free of these graphs, and shares nothing. A backlog is drained in bounded
+ranges, one Spark task each; documents that come one by one, by a task that stays for a moment. Ends with 0 when it is
+asked to (SIGTERM, Ctrl-C), after every slot has recorded what it did; with 1 if Spark is gone, and the job may be
+started again; with 2 if it cannot work with its settings.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from pipestream.stream.open_streams import OpenStreams
 from pipestream.stream.recorder import Recorder
 from pipestream.stream.shares import SlotKey
 from pipestream.stream.wanted import StreamSpec
+from pipestream.stream.windows import Windows
 from pipestream.stream.worker import StreamWorker
 from pipestream.telemetry.endpoint import TelemetryEndpoint
 from pipestream_spark.runner import SparkRunner
@@ -115,6 +116,7 @@ class SparkStreams(OpenStreams):
     ) -> None:
         super().__init__(settings, leases, graphs, recorder, run_id=run_id, graph_ids=graph_ids or ())
         self._session = session
+        self._windows = Windows(session.find_most_windows)
         self._stop = stop
         self.is_spark_gone = False
 
@@ -130,7 +132,7 @@ class SparkStreams(OpenStreams):
 
     def _open_executor(self, spec: StreamSpec, settings: Settings) -> Executor:
         runner = SparkRunner(f"stream {spec.topic}", self._session.find)
-        return RunnerExecutor(settings, runner, runner.cancel, self._broker)
+        return RunnerExecutor(settings, runner, runner.cancel, self._broker, self._windows)
 
 
 def _telemetry(settings: Settings, port: int, worker: StreamWorker, stop: threading.Event) -> TelemetryEndpoint:

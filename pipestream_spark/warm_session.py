@@ -53,6 +53,10 @@ class WarmSession:
                 self._session = drain_session(self._app_name, options)
             return self._session
 
+    def find_most_windows(self) -> int:
+        """Return how many tasks may stay for a window: all but one of those that run at once. See ``Windows``."""
+        return self.find().sparkContext.defaultParallelism - 1
+
     def close(self) -> None:
         """Stop the session."""
         with self._guard:

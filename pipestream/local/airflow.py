@@ -16,7 +16,8 @@ from pipestream.errors import ExtraMissing
 from pipestream.local.ports import HOST
 from pipestream.local.postgres import USER, Postgres
 from pipestream.local.server import Launch, Server, Site
-from pipestream.local.spark import spark_environment
+from pipestream.local.spark import spark_environment, spark_programs_environment
+from pipestream.local.spark_driver import make_archive
 from pipestream.local.state import write_private
 from pipestream.local.tools import Report, get_json, run_tool
 from pipestream.project import dags_folder
@@ -137,8 +138,9 @@ class Airflow(Server):
     def address(self) -> str:
         return f"http://{HOST}:{self.port}"
 
-    def fetch(self, report: Report) -> None:  # noqa: ARG002
+    def fetch(self, report: Report) -> None:
         _airflow()
+        make_archive(report, spark_programs_environment())
 
     def initialise(self) -> None:
         prepare_airflow(self.site)

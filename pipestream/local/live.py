@@ -10,18 +10,21 @@ from pipestream.extras import needs_extra
 from pipestream.local.ports import HOST
 from pipestream.local.server import Launch, Server, Site
 from pipestream.local.tools import Report, get_json
+from pipestream.settings import load_settings
+from pipestream.stop_times import server_stop_s
 
 
 class LiveServer(Server):
     """One of them. Its first port is that of its service."""
 
     needs = ("kafka", "postgres", "s3", "consul")
-    # Longer than a server takes to finish what it has accepted.
-    stop_timeout_s = 40.0
 
     def __init__(self, site: Site, extra: dict[str, str]) -> None:
         super().__init__(site)
         self._extra = extra
+
+    def stop_limit_s(self) -> float:
+        return server_stop_s(self.name, load_settings())
 
     @property
     def telemetry(self) -> str:

@@ -8,9 +8,11 @@ from pipestream.local.airflow import Airflow, spark_master
 from pipestream.local.consul import Consul
 from pipestream.local.kafka import Kafka
 from pipestream.local.live import Engine, Repository, Sidecar
+from pipestream.local.ports import HOST
 from pipestream.local.postgres import Postgres
 from pipestream.local.s3 import BUCKET, REGION, S3
 from pipestream.local.spark import WORKERS, SparkMaster, SparkWorker
+from pipestream.local.spark_connect import SparkConnect
 from pipestream.project import graphs_folder
 from pipestream.settings import CONFIG_VARIABLE
 
@@ -28,6 +30,7 @@ def list_servers(site: Site, config_file: Path) -> list[Server]:
         servers += [SparkWorker(site, number) for number in range(1, WORKERS + 1)]
         # Last to be fetched: it takes longest to build.
         servers.append(Consul(site))
+    servers.append(SparkConnect(site))
     aim = {CONFIG_VARIABLE: str(config_file)}
     if site.spec.live:
         servers += [Engine(site, aim), Repository(site, aim), Sidecar(site, aim)]
@@ -48,6 +51,9 @@ def setting_values(site: Site) -> dict[str, Any]:
         "live_folder": str(site.folder / "live"),
         # As many as the stack's engine has workers, so that another engine of this stack fits to its topic.
         "engine_slots": 1,
+        "web_compare": True,  # whoever uses this stack can run code on this machine anyway
+        "live_engine_address": Engine(site, {}).address,
+        "live_repository_address": f"{HOST}:{site.ports.repository_grpc}",
         "live_engine_url": Engine(site, {}).telemetry,
         "live_repository_url": Repository(site, {}).telemetry,
         "live_sidecar_url": Sidecar(site, {}).telemetry,
@@ -55,6 +61,8 @@ def setting_values(site: Site) -> dict[str, Any]:
         "postgres_dsn": Postgres(site).dsn(),
         "leases": "sql",
         "spark_master": spark_master(site),
+        "spark_connect_url": SparkConnect(site).url,
+        "spark_connect_token": site.secrets.spark_connect_token,
     }
     if site.spec.profile == "full":
         values |= {

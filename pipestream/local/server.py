@@ -63,6 +63,10 @@ class Server(ABC):
     def __init__(self, site: Site) -> None:
         self.site = site
 
+    def stop_limit_s(self) -> float:
+        """Return how long it may take to stop; then it is killed."""
+        return self.stop_timeout_s
+
     @property
     def port(self) -> int:
         """The port clients use, the first of ``port_names``."""

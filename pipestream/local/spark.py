@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from pipestream.local.jars import delta_jars, spark_home
 from pipestream.local.java import find_java_home
 from pipestream.local.ports import HOST
 from pipestream.local.server import Launch, Server, Site
+from pipestream.local.spark_driver import SUBMIT_OPTIONS, submit_options
 from pipestream.local.tools import get_json
 from pipestream.project import python_path
 
@@ -16,19 +18,25 @@ if TYPE_CHECKING:
     from pipestream.local.tools import Report
 
 WORKERS = 2
-_WORKER_CORES = 2
-_WORKER_MEMORY = "2g"
+SPARK_SERVERS = ("spark-master", *(f"spark-worker-{number}" for number in range(1, WORKERS + 1)))
+# Tasks that a worker runs at once, not cores of the machine: a drain waits for Kafka, for objects and for modules.
+_WORKER_CORES = 4
+_WORKER_MEMORY = "3g"
+CONNECT_CORES = 4
+"""Of the cluster's, for the Spark Connect server: a long drain of two partitions and a short one run side by side."""
+_SUBMIT_CORES = (WORKERS * _WORKER_CORES - CONNECT_CORES) // 2
 
 
 def spark_programs_environment() -> dict[str, str]:
-    """Return the variables that make Spark use this Python environment."""
-    return {
+    """Return the variables that make Spark use this Python environment, and start its drivers quickly."""
+    environment = {
         "JAVA_HOME": str(find_java_home()),
         "SPARK_HOME": str(spark_home()),
         # A bare `python3` of the machine has none of the packages.
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
+    return {**environment, SUBMIT_OPTIONS: submit_options({**os.environ, **environment})}
 
 
 def spark_environment(site: Site) -> dict[str, str]:
@@ -60,7 +68,7 @@ class SparkMaster(Server):
         argv = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
         argv += ["--host", HOST, "--port", str(self.port), "--webui-port", str(self.site.ports.spark_ui)]
         # By default an application takes all cores, and the next one would wait for its end.
-        options = f"-Dspark.deploy.defaultCores={WORKERS * _WORKER_CORES // 2}"
+        options = f"-Dspark.deploy.defaultCores={_SUBMIT_CORES}"
         environment = {"SPARK_DAEMON_MEMORY": "384m", "SPARK_MASTER_OPTS": options}
         return Launch(tuple(argv), {**spark_environment(self.site), **environment})
 

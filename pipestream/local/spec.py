@@ -36,6 +36,7 @@ class Ports:
     s3: int = 17070
     spark: int = 17077
     spark_ui: int = 18081
+    spark_connect: int = 25002
     airflow: int = 18080
     airflow_log: int = 18793
     airflow_trigger_log: int = 18794
@@ -66,6 +67,7 @@ _PORT_HELP = {
     "s3": "S3 server",
     "spark": "Spark master",
     "spark_ui": "Spark master's web page",
+    "spark_connect": "Spark Connect server",
     "airflow": "Airflow's web server",
     "airflow_log": "Airflow's task log server (internal)",
     "airflow_trigger_log": "Airflow's trigger log server (internal)",

@@ -117,7 +117,7 @@ def _stop_one(server: Server, state_file: Path, report: Report) -> None:
     record = state.processes.get(server.name) if state else None
     if record is None:
         return
-    went = stop_process(record, stop_signal=server.stop_signal, timeout_s=server.stop_timeout_s)
+    went = stop_process(record, stop_signal=server.stop_signal, timeout_s=server.stop_limit_s())
     change_state(state_file, lambda state: state.without_process(server.name))
     report(f"{server.name} stopped" if went else f"{server.name} did not stop by itself and was killed")
 

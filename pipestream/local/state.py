@@ -47,12 +47,13 @@ class Secrets:
     s3_secret_key: str
     airflow_password: str
     airflow_signing_key: str
+    spark_connect_token: str
 
     def __repr__(self) -> str:
         return "Secrets(…)"
 
 
-NO_SECRETS = Secrets("", "", "", "", "")
+NO_SECRETS = Secrets("", "", "", "", "", "")
 
 
 def state_file(folder: Path) -> Path:
@@ -89,21 +90,23 @@ def write_state(file: Path, state: StackState) -> None:
 
 
 def load_secrets(file: Path) -> Secrets:
-    """Return the stack's secrets; they are generated the first time."""
+    """Return the stack's secrets. Those that the file does not have yet are generated."""
+    made = {
+        "postgres_password": secrets.token_hex(16),
+        "s3_access_key": f"local{secrets.token_hex(8)}",
+        "s3_secret_key": secrets.token_hex(20),
+        "airflow_password": secrets.token_urlsafe(12),
+        "airflow_signing_key": secrets.token_hex(32),
+        "spark_connect_token": secrets.token_hex(32),
+    }
     try:
-        return Secrets(**json.loads(file.read_text()))
-    except FileNotFoundError:
-        made = Secrets(
-            postgres_password=secrets.token_hex(16),
-            s3_access_key=f"local{secrets.token_hex(8)}",
-            s3_secret_key=secrets.token_hex(20),
-            airflow_password=secrets.token_urlsafe(12),
-            airflow_signing_key=secrets.token_hex(32),
-        )
-        write_private(file, json.dumps(asdict(made), indent=2) + "\n")
-        return made
+        kept = json.loads(file.read_text()) if file.exists() else {}
+        found = Secrets(**{**made, **kept})
     except (ValueError, TypeError) as error:
         raise StackError(f"{file} is damaged ({error}); remove the stack's folder and start again") from None
+    if kept.keys() != made.keys():
+        write_private(file, json.dumps(asdict(found), indent=2) + "\n")
+    return found
 
 
 def write_private(file: Path, text: str) -> None:

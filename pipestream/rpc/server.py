@@ -67,7 +67,6 @@ class RpcServer:
         self.options = options
         self.gate = Gate(options.max_calls, options.security.token)
         self._server = grpc.aio.server(
-            interceptors=[self.gate],
             maximum_concurrent_rpcs=options.max_calls + _SPARE_CALLS,
             options=[
                 ("grpc.max_receive_message_length", options.max_message_bytes),
@@ -82,7 +81,8 @@ class RpcServer:
         self._health = health.aio.HealthServicer()
         self._port: int | None = None
         self._services: list[str] = [health.SERVICE_NAME]
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._server.add_generic_rpc_handlers((self.gate,))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self.gate)
 
     def add(self, register: Callable[[Any, Any], None], servicer: Any, service_name: str) -> None:
         """Add a service.
@@ -90,7 +90,7 @@ class RpcServer:
         :param register: the generated ``add_…Servicer_to_server``.
         :param service_name: its full name, for health and reflection.
         """
-        register(servicer, self._server)
+        register(servicer, self.gate)
         self._services.append(service_name)
 
     async def start(self) -> int:
@@ -99,10 +99,11 @@ class RpcServer:
         :raises SettingsInvalid: the address cannot be used, or a certificate cannot be read.
         """
         with needs_extra("live"):
-            from grpc_reflection.v1alpha import reflection
+            from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
         await self.set_serving(False)
-        reflection.enable_server_reflection((*self._services, reflection.SERVICE_NAME), self._server)
+        servicer = reflection.aio.ReflectionServicer((*self._services, reflection.SERVICE_NAME))
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, self.gate)
         port = self.bind()
         await self._server.start()
         return port

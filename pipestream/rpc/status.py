@@ -34,6 +34,7 @@ from pipestream.errors import (
     RecordInvalid,
     RecordTooLarge,
     RequestInvalid,
+    SegmentDamaged,
     SettingsInvalid,
     StoreRefused,
     TimeBudgetSpent,
@@ -65,6 +66,7 @@ _STATUS: dict[type[PipestreamError], RpcStatus] = {
     # Not RESOURCE_EXHAUSTED, which clients retry: the same document is too large the next time, too.
     RecordTooLarge: RpcStatus(_Code.OUT_OF_RANGE, "RESOURCE_EXHAUSTED"),
     DocumentMissing: RpcStatus(_Code.NOT_FOUND, "NOT_FOUND"),
+    SegmentDamaged: RpcStatus(_Code.NOT_FOUND, "NOT_FOUND"),
     TopicMissing: RpcStatus(_Code.NOT_FOUND, "NOT_FOUND"),
     DatasourceUnknown: RpcStatus(_Code.NOT_FOUND, "NOT_FOUND"),
     GraphInvalid: RpcStatus(_Code.FAILED_PRECONDITION, "VALIDATION_ERROR"),

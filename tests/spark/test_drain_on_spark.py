@@ -6,12 +6,15 @@ import pytest
 
 from pipestream.leases import DesiredState, open_lease_store
 from pipestream_testing.pipeline import Pipeline
-from pipestream_testing.submit import submit_drain
+from pipestream_testing.submit import connect_drain, submit_drain
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 
-def test_a_drain_spread_over_a_spark_cluster_delivers_every_document_once(pipeline, unique, spark_env, spark_cluster):
+# The one test of the default run that submits a drain to the cluster. The others use the Spark Connect server.
+def test_a_drain_that_is_submitted_to_a_spark_cluster_delivers_every_document_once(
+    pipeline, unique, spark_env, spark_cluster
+):
     topic = f"intake.{unique}"
     pipeline.send(topic, [f"a{n}" for n in range(40)], partition=0)
     pipeline.send(topic, [f"b{n}" for n in range(60)], partition=1)
@@ -25,9 +28,8 @@ def test_a_drain_spread_over_a_spark_cluster_delivers_every_document_once(pipeli
     pipeline.check_ledger_tiles(topic)
 
 
-def test_two_slots_are_at_work_on_a_spark_cluster_at_the_same_moment(
-    graph_text, settings, tmp_path, spark_env, spark_cluster
-):
+@pytest.mark.usefixtures("spark_connect")
+def test_two_slots_are_at_work_on_a_spark_cluster_at_the_same_moment(graph_text, settings, tmp_path, spark_env):
     module = "pipestream_testing.steps:pass_on\n  - id: second"
     meeting = f"pipestream_testing.modules:meeting\n    config: {{folder: {tmp_path}, parties: 2}}\n  - id: second"
     file = tmp_path / "meeting.yaml"
@@ -40,7 +42,7 @@ def test_two_slots_are_at_work_on_a_spark_cluster_at_the_same_moment(
     with closing(open_lease_store(settings)) as leases:
         leases.set_desired(topic, DesiredState(replicas=2))
 
-    done = submit_drain(pipeline, topic, "run-1", spark_env, master=spark_cluster)
+    done = connect_drain(pipeline, topic, "run-1", spark_env)
 
     assert done.exit_code == 0, done.log
     assert (done.outcome["records"], done.outcome["dead_letters"], done.outcome["ranges"]) == (2, 0, 2)
@@ -49,7 +51,7 @@ def test_two_slots_are_at_work_on_a_spark_cluster_at_the_same_moment(
 
 
 def test_a_job_that_cannot_succeed_says_so_and_ends_with_2(pipeline, spark_env):
-    done = submit_drain(pipeline, "intake.nowhere", "run-1", spark_env, master="local[1]")
+    done = connect_drain(pipeline, "intake.nowhere", "run-1", spark_env)
 
     assert done.exit_code == 2, done.log
     assert done.outcome["transient"] is False

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(params=["disk", "S3"])
+@pytest.fixture
 def kept(request, settings, unique, tmp_path, spark_env):
     """A ledger on disk or on S3, filled, and the environment in which a job finds it."""
     if request.param == "S3":
@@ -111,6 +111,7 @@ def test_the_same_job_tidies_a_ledger_on_s3(kept):
     check_tidied(ledger, tidied, entries)
 
 
+@pytest.mark.parametrize("kept", ["disk", pytest.param("S3", marks=pytest.mark.slow)], indirect=True)
 def test_the_history_is_shown_per_topic_run_and_day(kept):
     _, environment = kept
 

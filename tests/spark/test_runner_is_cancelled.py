@@ -9,11 +9,12 @@ from base64 import b64encode
 import pytest
 from pyspark import SparkContext
 
-from pipestream.errors import LeaseLost, TasksFailed
+from pipestream.errors import TasksFailed
 from pipestream.graph.load import load_graph
 from pipestream.graph.proto import to_binary
 from pipestream.settings import CONFIG_VARIABLE, Settings
 from pipestream_spark.runner import SparkRunner
+from pipestream_testing.cancelling import CANCELLED, LOST, CancellingTask
 from pipestream_testing.made import make_task
 from pipestream_testing.settings_file import write_settings
 from pipestream_testing.waiting import wait_until
@@ -22,21 +23,6 @@ pytestmark = pytest.mark.spark
 
 # Longer than a test may take: a task that is not cancelled is waited for until the test fails.
 BROKER_TIMEOUT_S = 900
-CANCELLED = r"\(they were cancelled\)"
-LOST = LeaseLost("intake.files", 0, "it ran out")
-
-
-class CancellingTask:
-    """Cancels its runner when it is made ready to be sent: the session is there, and the job is not."""
-
-    def __init__(self, runner, task):
-        self.runner = runner
-        self.task = task
-        self.slot = task.slot
-
-    def to_json(self):
-        self.runner.cancel(LOST)
-        return self.task.to_json()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -114,7 +100,14 @@ def test_cancelled_between_session_and_job_it_runs_no_task(runner, task):
         runner([CancellingTask(runner, task)])
 
 
-@one_slot_or_all
+@pytest.mark.parametrize(
+    "cancel",
+    [
+        pytest.param(lambda runner: runner.cancel(LOST), id="one slot"),
+        # In every test run, the runner on Spark Connect shows it.
+        pytest.param(SparkRunner.cancel_all, id="all slots", marks=pytest.mark.slow),
+    ],
+)
 def test_cancelled_while_its_tasks_run_it_ends_at_once(runner, task, cancel):
     def is_running():
         return runner._session is not None and runner._session.sparkContext.statusTracker().getActiveStageIds()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pipestream.settings import CONFIG_VARIABLE
-from pipestream_spark.runner import executor_environment
+from pipestream_spark.environment import connect_environment, executor_environment
 
 
 def test_executors_get_the_settings_file_by_name_and_no_setting(monkeypatch, tmp_path):
@@ -28,3 +28,19 @@ def test_executors_of_a_machine_without_a_file_get_nothing(monkeypatch, tmp_path
     monkeypatch.chdir(tmp_path)
 
     assert executor_environment() == {}
+
+
+def test_workers_of_a_connect_server_also_get_the_variables_that_are_not_secret(monkeypatch, tmp_path):
+    monkeypatch.delenv(CONFIG_VARIABLE, raising=False)
+    monkeypatch.chdir(tmp_path)
+    for name, value in {
+        "CHUNK_RECORDS": "7",
+        "POSTGRES_DSN": "postgresql://user:s3cr3t@127.0.0.1/none",
+        "KAFKA_OPTIONS": '{"sasl.password": "s3cr3t"}',
+        "SPARK_CONNECT_TOKEN": "s3cr3t",
+        "METRICS_PUSH_URL": "http://user:s3cr3t@127.0.0.1:9091",
+        "STACK_FOLDER": "elsewhere",
+    }.items():
+        monkeypatch.setenv(f"PIPESTREAM_{name}", value)
+
+    assert connect_environment() == {"PIPESTREAM_CHUNK_RECORDS": "7"}

@@ -21,6 +21,7 @@ PROBLEM = errors.Problem("g", None, "nodes", "wrong")
         (errors.Overloaded("full"), "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED"),
         (errors.RecordTooLarge("t", "out", 2, 1, 0), "OUT_OF_RANGE", "RESOURCE_EXHAUSTED"),
         (errors.DocumentMissing("gone"), "NOT_FOUND", "NOT_FOUND"),
+        (errors.SegmentDamaged("segments/a/n/h/u@9:5", "it ends"), "NOT_FOUND", "NOT_FOUND"),
         (errors.TopicMissing("t"), "NOT_FOUND", "NOT_FOUND"),
         (errors.RecordInvalid("no document"), "INVALID_ARGUMENT", "INVALID_ARGUMENT"),
         (errors.IdInvalid("../x"), "INVALID_ARGUMENT", "INVALID_ARGUMENT"),
