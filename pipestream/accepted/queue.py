@@ -12,9 +12,51 @@ from pipestream.accepted.submission import Submission
 from pipestream.errors import KeyReused, SlotFull
 
 Outcome = bytes | BaseException
-AnyFuture = Future[bytes] | asyncio.Future[bytes]
 
 _NO_CONTENT = bytes(16)
+
+
+class Group:
+    """Calls that one coroutine waits for together: one future has the outcomes of all. Used in its event loop alone."""
+
+    __slots__ = ("_count", "_outcomes", "future")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, count: int) -> None:
+        self.future: asyncio.Future[list[Outcome]] = loop.create_future()
+        self._outcomes: dict[int, Outcome] = {}
+        self._count = count
+
+    def settle(self, index: int, outcome: Outcome) -> None:
+        """Note the outcome of a call. A slot that is closed may tell a second one, while it still commits."""
+        self._outcomes.setdefault(index, outcome)
+        if len(self._outcomes) == self._count and not self.future.done():
+            self.future.set_result([self._outcomes[each] for each in range(self._count)])
+
+
+class Member:
+    """Stands for the future of one call of a group. A future for each call costs more than the call's other work."""
+
+    __slots__ = ("_group", "_index")
+
+    def __init__(self, group: Group, index: int) -> None:
+        self._group = group
+        self._index = index
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._group.future.get_loop()
+
+    def done(self) -> bool:
+        """Tell whether nobody waits any more."""
+        return self._group.future.done()
+
+    def set_result(self, answer: bytes) -> None:
+        self._group.settle(self._index, answer)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._group.settle(self._index, error)
+
+
+AnyFuture = Future[bytes] | asyncio.Future[bytes] | Member
 
 
 class Pending:
@@ -96,7 +138,7 @@ class Queue:
 
 def resolve(outcomes: Iterable[tuple[Pending, Outcome]]) -> None:
     """Tell everyone who waits. An event loop is woken once for all its futures: that costs more than the rest."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[bytes], Outcome]]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[bytes] | Member, Outcome]]] = {}
     for pending, outcome in outcomes:
         for future in pending.futures:
             if isinstance(future, Future):
@@ -109,7 +151,7 @@ def resolve(outcomes: Iterable[tuple[Pending, Outcome]]) -> None:
             loop.call_soon_threadsafe(_resolve_in_loop, futures)
 
 
-def _resolve_in_loop(futures: Iterable[tuple[asyncio.Future[bytes], Outcome]]) -> None:
+def _resolve_in_loop(futures: Iterable[tuple[asyncio.Future[bytes] | Member, Outcome]]) -> None:
     for future, outcome in futures:
         if not future.done():
             _set(future, outcome)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from pipestream import faults
-from pipestream.accepted.queue import AnyFuture, Outcome, Pending, Queue, resolve
+from pipestream.accepted.calls import Calls, now_ms
+from pipestream.accepted.queue import Group, Outcome, Pending
 from pipestream.accepted.record import Accepted
-from pipestream.accepted.submission import DIGEST_BYTES, Submission, key_digest
+from pipestream.accepted.submission import Submission
 from pipestream.accepted.topic import accepted_topic
 from pipestream.accepted.transactions import Transactions
-from pipestream.accepted.window import Window
-from pipestream.errors import KeyReused, PipestreamError, ProducerFenced, SlotStopped, TransientError
+from pipestream.errors import PipestreamError, ProducerFenced, SlotStopped, TransientError
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -28,9 +26,6 @@ _MOST_BYTES = 8_000_000
 # A call whose transaction fails so often in passing ways is given up; the caller may repeat it.
 _MOST_TRIES = 4
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
-# How often a slot without calls forgets old keys.
-_IDLE_S = 30.0
-_NO_CONTENT = bytes(DIGEST_BYTES)
 
 
 class AcceptedSlot:
@@ -65,12 +60,8 @@ class AcceptedSlot:
         self._check_ours = check_ours or (lambda: None)
         self._on_stopped = on_stopped
         self._transactions = Transactions(settings, self.topic, slot, slots)
-        self._window = Window(settings.engine_window_s, settings.engine_window_keys)
-        self._queue = Queue(slot, settings.engine_waiting, settings.engine_waiting_bytes)
-        self._changed = threading.Condition()
-        self._is_open = False
+        self._calls = Calls(settings, slot)
         self._give_up = threading.Event()
-        self._stop_reason = "it is not started"
         self._thread = threading.Thread(target=self._run, name=f"accepted {slot}", daemon=True)
 
     def start(self) -> None:
@@ -89,8 +80,7 @@ class AcceptedSlot:
         except BaseException:
             self._transactions.close()
             raise
-        with self._changed:
-            self._is_open = True
+        self._calls.open()
         self._thread.start()
 
     def find(self, key: str, content: bytes) -> bytes | None:
@@ -98,8 +88,7 @@ class AcceptedSlot:
 
         :raises KeyReused: it had other content.
         """
-        with self._changed:
-            return self._find(key_digest(key), key, content)
+        return self._calls.find(key, content)
 
     def submit(self, submission: Submission) -> Future[bytes]:
         """Take a call. Its answer is there once its outputs are committed.
@@ -112,58 +101,40 @@ class AcceptedSlot:
         :raises SlotStopped: the slot takes no calls.
         """
         future: Future[bytes] = Future()
-        if (answer := self._take(submission, future)) is not None:
+        if (answer := self._calls.take(submission, future)) is not None:
             future.set_result(answer)
         return future
 
     def submit_from(self, loop: asyncio.AbstractEventLoop, submission: Submission) -> asyncio.Future[bytes]:
         """Do the same for a coroutine of the loop. Cheaper than to wrap a future of ``submit``."""
         future: asyncio.Future[bytes] = loop.create_future()
-        if (answer := self._take(submission, future)) is not None:
+        if (answer := self._calls.take(submission, future)) is not None:
             future.set_result(answer)
         return future
+
+    def submit_many_from(
+        self, loop: asyncio.AbstractEventLoop, submissions: Sequence[Submission]
+    ) -> asyncio.Future[list[Outcome]]:
+        """Take calls as one unit, for a coroutine of the loop. The future has the outcome of each: answer or error."""
+        group = Group(loop, len(submissions))
+        self._calls.take_many(submissions, group)
+        return group.future
 
     def close(self, timeout_s: float = 30.0) -> None:
         """Take no more calls, finish those that were taken, and give the slot back.
 
         What is not committed by then fails with SlotStopped.
         """
-        with self._changed:
-            self._is_open = False
-            self._stop_reason = "it was closed"
-            self._changed.notify_all()
+        self._calls.shut("it was closed")
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
             self._give_up.set()
-        self._fail_rest(SlotStopped(self.slot, "it was closed before the call was committed"))
+        self._calls.fail_rest(SlotStopped(self.slot, "it was closed before the call was committed"))
         self.stopped.set()
-
-    def _take(self, submission: Submission, future: AnyFuture) -> bytes | None:
-        """Return the answer of a call that was accepted before; else let the future wait for it."""
-        digest = key_digest(submission.key) if submission.key else os.urandom(DIGEST_BYTES)
-        with self._changed:
-            if not self._is_open:
-                raise SlotStopped(self.slot, self._stop_reason)
-            if submission.key:
-                if (answer := self._find(digest, submission.key, submission.content)) is not None:
-                    return answer
-                if self._queue.join(submission, digest, future):
-                    return None
-            self._queue.add(Pending(submission, digest, future))
-            self._changed.notify()
-            return None
-
-    def _find(self, digest: bytes, key: str, content: bytes) -> bytes | None:
-        found = self._window.find(digest, _now_ms())
-        if found is None:
-            return None
-        if found[0] != (content or _NO_CONTENT):
-            raise KeyReused(key)
-        return found[1]
 
     def _run(self) -> None:
         try:
-            while batch := self._next_batch():
+            while batch := self._calls.next_batch(_MOST_CALLS, _MOST_BYTES):
                 faults.reach(faults.CALLS_GATHERED)
                 self._commit(batch)
         except PipestreamError as error:
@@ -173,13 +144,6 @@ class AcceptedSlot:
             self._stop(TransientError(f"unexpected {type(error).__name__}: {error}"))
         finally:
             self._transactions.close()
-
-    def _next_batch(self) -> list[Pending]:
-        """Return what has gathered while the last transaction was committed; nothing once it is closed and done."""
-        with self._changed:
-            while not self._changed.wait_for(lambda: len(self._queue) or not self._is_open, _IDLE_S):
-                self._window.expire(_now_ms())
-            return self._queue.take(_MOST_CALLS, _MOST_BYTES)
 
     def _commit(self, batch: list[Pending]) -> None:
         """Commit calls, and settle each of them.
@@ -202,17 +166,17 @@ class AcceptedSlot:
 
     def _try(self, calls: list[Pending], attempt: int) -> list[tuple[list[Pending], int]]:
         """Commit calls in one transaction; return those to try again because one among them was refused."""
-        calls = self._settle_known(calls)
-        calls = self._fail(calls, self._transactions.find_unwritable(calls))
+        calls = self._calls.settle_known(calls)
+        calls = self._calls.fail(calls, self._transactions.find_unwritable(calls))
         if not calls:
             return []
-        time_ms = _now_ms()
+        time_ms = now_ms()
         accepted = [_accepted(call, time_ms) for call in calls]
         refused = self._transactions.commit(calls, accepted, time_ms)
         if refused is not None:
-            return [(self._fail(calls, [refused]), attempt)]
+            return [(self._calls.fail(calls, [refused]), attempt)]
         faults.reach(faults.CALLS_COMMITTED)
-        self._settle(calls, {each.digest: each for each in accepted})
+        self._calls.settle(calls, {each.digest: each for each in accepted})
         return []
 
     def _plan_again(
@@ -222,7 +186,7 @@ class AcceptedSlot:
         if error.transient and attempt < _MOST_TRIES:
             return [(calls, attempt + 1)] if calls else []
         if len(calls) <= 1:
-            self._fail(calls, [(call, error) for call in calls])
+            self._calls.fail(calls, [(call, error) for call in calls])
             return []
         middle = len(calls) // 2
         return [(calls[middle:], attempt), (calls[:middle], attempt)]
@@ -245,7 +209,7 @@ class AcceptedSlot:
                     raise SlotStopped(self.slot, "it was closed while the broker was away") from error
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             else:
-                self._settle([call for call in calls if call.digest in found], found)
+                self._calls.settle([call for call in calls if call.digest in found], found)
                 return [call for call in calls if call.digest not in found]
 
     def _read_log(self, wanted: set[bytes]) -> dict[bytes, Accepted]:
@@ -255,74 +219,18 @@ class AcceptedSlot:
             if accepted.digest in wanted:
                 found[accepted.digest] = accepted
             if accepted.is_keyed:
-                with self._changed:
-                    self._window.remember(accepted)
+                self._calls.remember(accepted)
         return found
-
-    def _settle_known(self, calls: list[Pending]) -> list[Pending]:
-        """Settle calls whose keys were accepted while they waited, and return the others.
-
-        Another process may have had the slot for a moment; the slot read what it accepted when it started again.
-        """
-        known: dict[bytes, Accepted] = {}
-        with self._changed:
-            now_ms = _now_ms()
-            for call in calls:
-                if call.submission.key and (found := self._window.find(call.digest, now_ms)) is not None:
-                    known[call.digest] = Accepted(call.digest, *found, is_keyed=True, time_ms=now_ms)
-        if not known:
-            return calls
-        self._settle([call for call in calls if call.digest in known], known)
-        return [call for call in calls if call.digest not in known]
-
-    def _settle(self, calls: list[Pending], accepted: Mapping[bytes, Accepted]) -> None:
-        """Remember the keys and answer the calls, in one step: a repeat finds either the call or its answer.
-
-        Another process may have had the slot for a moment and accepted a repeat, so what was accepted counts.
-        """
-        outcomes: list[tuple[Pending, Outcome]] = []
-        with self._changed:
-            self._window.expire(_now_ms())
-            for call in calls:
-                found = accepted[call.digest]
-                if found.is_keyed:
-                    self._window.remember(found)
-                self._queue.settle(call)
-                is_same = found.content == call.content
-                outcomes.append((call, found.answer if is_same else KeyReused(call.submission.key)))
-        resolve(outcomes)
-
-    def _fail(self, calls: list[Pending], failed: list[tuple[Pending, PipestreamError]]) -> list[Pending]:
-        """Fail some calls, and return the others."""
-        if not failed:
-            return calls
-        with self._changed:
-            for call, _ in failed:
-                self._queue.settle(call)
-        resolve(failed)
-        digests = {call.digest for call, _ in failed}
-        return [call for call in calls if call.digest not in digests]
 
     def _stop(self, error: PipestreamError) -> None:
         reason = "another process has taken it over" if isinstance(error, ProducerFenced) else str(error)
         log.error("slot %d of %s stops: %s", self.slot, self.topic, error)
-        with self._changed:
-            was_open, self._is_open = self._is_open, False
-            self._stop_reason = reason
-        self._fail_rest(SlotStopped(self.slot, reason))
+        was_open = self._calls.shut(reason)
+        self._calls.fail_rest(SlotStopped(self.slot, reason))
         self.stopped.set()
         if was_open and self._on_stopped is not None:
             self._on_stopped(error)
 
-    def _fail_rest(self, error: SlotStopped) -> None:
-        with self._changed:
-            rest = self._queue.settle_all()
-        resolve((call, error) for call in rest)
-
 
 def _accepted(call: Pending, time_ms: int) -> Accepted:
     return Accepted(call.digest, call.content, call.submission.answer, bool(call.submission.key), time_ms)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 
 from pipestream.errors import RequestInvalid
@@ -47,6 +48,8 @@ def content_digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
+# Asked for several times on the way of a call: which slot, a repeat, the record.
+@lru_cache(maxsize=1_024)
 def key_digest(key: str) -> bytes:
     """Return what stands for a key.
 

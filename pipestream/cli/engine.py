@@ -59,6 +59,7 @@ def serve(
     from pipestream.engine_server.place import WorkerPlace
     from pipestream.engine_server.server import EngineOptions
     from pipestream.engine_server.server import serve as serve_process
+    from pipestream.stop_times import worker_stop_s
 
     settings = read_settings()
     count = workers or os.cpu_count() or 1
@@ -71,7 +72,7 @@ def serve(
     elif count == 1:
         serve_process(settings, EngineOptions(host, port, advertised, metrics_port), _say_ready)
     else:
-        _run_workers(EngineOptions(host, port, advertised, metrics_port), count, settings.grpc_stop_s)
+        _run_workers(EngineOptions(host, port, advertised, metrics_port), count, worker_stop_s("engine", settings))
 
 
 def _say_ready(engine: RunningEngine) -> None:

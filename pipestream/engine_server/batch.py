@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
-from pipestream.engine_server.calls import Caller, read_caller
+from pipestream.engine_server.calls import read_caller
 from pipestream.engine_server.service import EngineService
 from pipestream.errors import RequestInvalid
 from pipestream.gen.pipestream.live.v1 import handoff_service_pb2 as pb
@@ -30,10 +29,8 @@ class HandoffBatches(HandoffServiceServicer):
             raise RequestInvalid(f"{len(request.handoffs)} documents in one message; at most {MOST_HANDOFFS} are taken")
         caller = read_caller(context)
         metadata = context.invocation_metadata() or ()
-        answers = await asyncio.gather(*(self._answer(each, caller, metadata) for each in request.handoffs))
-        return pb.HandoffBatchResponse(answers=answers)
-
-    async def _answer(self, handoff: pb.Handoff, caller: Caller, metadata: Any) -> pb.HandoffAnswer:
-        own = replace(caller, key=handoff.key)
-        status, response, error_code = await self._engine.hand_off_one(handoff.request, own, metadata)
-        return pb.HandoffAnswer(status=status, response=response, error_code=error_code)
+        handoffs = [(each.request, replace(caller, key=each.key)) for each in request.handoffs]
+        answered = pb.HandoffBatchResponse()
+        for status, response, error_code in await self._engine.hand_off_many(handoffs, metadata):
+            answered.answers.add(status=status, response=response, error_code=error_code)
+        return answered

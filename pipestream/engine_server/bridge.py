@@ -43,7 +43,7 @@ class Bridge:
                 response = RouteToClusterResponse(
                     success=True, message=f"written to {output.record.topic}", routing_method=_METHOD
                 )
-                answer = await self.desk.submit([output.record], keyed, response.SerializeToString())
+                answer = await self.desk.submit_soon([output.record], keyed, response.SerializeToString())
             except (TopicMissing, RecordTooLarge, IdInvalid) as error:
                 return RouteToClusterResponse(success=False, message=coded_message(error), routing_method=_METHOD)
         return RouteToClusterResponse.FromString(answer)

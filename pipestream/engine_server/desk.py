@@ -113,10 +113,18 @@ class Desk:
         :raises Overloaded: as much waits for threads as may.
         :raises PipestreamError: nothing was done; for some, the same call may succeed later.
         """
+        if not any(job.is_blocking for job in jobs):
+            return self.carry_now(jobs, deadline)
         started = time.monotonic()
         results = [await self._carry(job, deadline) for job in jobs]
-        self.counts.calls += 1
-        self.counts.seconds += time.monotonic() - started
+        self._count(started)
+        return results
+
+    def carry_now(self, jobs: Sequence[Job], deadline: float | None) -> list[RecordResult]:
+        """Process arrivals that wait for nothing, in the event loop. Raises as ``carry``."""
+        started = time.monotonic()
+        results = [carry_job(job, self.store, deadline) for job in jobs]
+        self._count(started)
         return results
 
     async def commit(
@@ -127,23 +135,48 @@ class Desk:
         An arrival whose output is too large for Kafka is given up, as in a drain.
         """
         while True:
-            objects = {key: data for result in results for key, data in result.objects.items()}
-            await self.put(objects)
-            outputs = [output for result in results for output in result.outputs]
+            await self.put(objects_of(results))
             try:
-                return await self.submit(outputs, keyed, answer())
+                return await self.submit_soon(outputs_of(results), keyed, answer())
             except RecordTooLarge as error:
-                index = _owner(results, error.index)
-                results[index] = _give_up(jobs[index], results[index], error)
+                give_up_refused(jobs, results, error)
 
     async def put(self, objects: dict[str, bytes]) -> None:
         """Store objects, together with those of other calls."""
-        await self._putter.put(objects)
+        if objects:
+            await self._putter.put(objects)
 
-    async def submit(self, outputs: Sequence[OutputRecord], keyed: Keyed, answer: bytes) -> bytes:
-        """Submit to the slot, and return the answer once it is committed."""
+    def submit_soon(self, outputs: Sequence[OutputRecord], keyed: Keyed, answer: bytes) -> asyncio.Future[bytes]:
+        """Submit to the slot. The future has the answer once it is committed."""
         submission = Submission(outputs, answer, keyed.key, keyed.content)
-        return await keyed.slot.submit_from(asyncio.get_running_loop(), submission)
+        return keyed.slot.submit_from(asyncio.get_running_loop(), submission)
+
+    async def submit_together(
+        self, calls: Sequence[tuple[Sequence[OutputRecord], Keyed, bytes]]
+    ) -> list[bytes | BaseException]:
+        """Submit outputs, key and answer of several calls; return the answer of each, or its error, once all are known.
+
+        There is one wait for each slot, and not one for each call.
+        """
+        outcomes: list[bytes | BaseException] = [b""] * len(calls)
+        by_slot: dict[AcceptedSlot, dict[int, Submission]] = {}
+        for place, (outputs, keyed, answer) in enumerate(calls):
+            try:
+                submission = Submission(outputs, answer, keyed.key, keyed.content)
+            except PipestreamError as error:
+                outcomes[place] = error
+            else:
+                by_slot.setdefault(keyed.slot, {})[place] = submission
+        loop = asyncio.get_running_loop()
+        waiting = {slot: slot.submit_many_from(loop, list(own.values())) for slot, own in by_slot.items()}
+        for slot, own in by_slot.items():
+            for place, outcome in zip(own, await waiting[slot], strict=True):
+                outcomes[place] = outcome
+        return outcomes
+
+    def _count(self, started: float) -> None:
+        self.counts.calls += 1
+        self.counts.seconds += time.monotonic() - started
 
     async def _carry(self, job: Job, deadline: float | None) -> RecordResult:
         if not job.is_blocking:
@@ -168,6 +201,24 @@ def carry_job(job: Job, store: ObjectStore, deadline: float | None) -> RecordRes
     if isinstance(stream, PipestreamError):
         raise stream
     return job.carrier.carry(job.arrival, stream, job.seen, deadline)
+
+
+def objects_of(results: Sequence[RecordResult]) -> dict[str, bytes]:
+    """Return what has to be stored before the outputs are submitted."""
+    return {key: data for result in results for key, data in result.objects.items()}
+
+
+def outputs_of(results: Sequence[RecordResult]) -> list[OutputRecord]:
+    return [output for result in results for output in result.outputs]
+
+
+def give_up_refused(jobs: Sequence[Job], results: list[RecordResult], error: RecordTooLarge) -> None:
+    """Replace the result whose output Kafka refuses for its size: its arrival is given up, as in a drain.
+
+    :raises RecordTooLarge: it was given up before, and Kafka refuses even its dead letter.
+    """
+    index = _owner(results, error.index)
+    results[index] = _give_up(jobs[index], results[index], error)
 
 
 def _owner(results: Sequence[RecordResult], index: int) -> int:

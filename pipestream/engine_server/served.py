@@ -68,16 +68,23 @@ class ServedGraph:
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """Keep the modules open for the block, also if the version is replaced meanwhile."""
-        with self._lock:
-            self._users += 1
+        self.enter()
         try:
             yield
         finally:
-            with self._lock:
-                self._users -= 1
-                is_last = self._is_replaced and not self._users
-            if is_last:
-                self._stack.close()
+            self.leave()
+
+    def enter(self) -> None:
+        """Keep the modules open until ``leave``."""
+        with self._lock:
+            self._users += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            is_last = self._is_replaced and not self._users
+        if is_last:
+            self._stack.close()
 
     def replaced(self) -> None:
         """Say that another version is served now."""

@@ -16,6 +16,7 @@ from pipestream.engine_server import batch, service
 from pipestream.engine_server.batch import HandoffBatches
 from pipestream.engine_server.bridge import Bridge
 from pipestream.engine_server.desk import Desk
+from pipestream.engine_server.doors import Doors
 from pipestream.engine_server.forward import Forwarder
 from pipestream.engine_server.graphs import LiveGraphs
 from pipestream.engine_server.handoff import Handoffs
@@ -98,7 +99,7 @@ async def running_engine(settings: Settings, options: EngineOptions) -> AsyncIte
         stack.push_async_callback(forwarder.close)
         instance = this_instance()
         overview = Overview(graphs, slots, leases, desk.counts, instance, lambda: server.gate.active)
-        handoffs, nodes = Handoffs(desk, graphs, instance), NodeCalls(desk, graphs, instance)
+        handoffs, nodes = Handoffs(desk, Doors(graphs, settings, instance)), NodeCalls(desk, graphs, instance)
         engine = EngineService(handoffs, nodes, Bridge(desk), overview, forwarder, settings.engine_stream_window)
         server.add(add_EngineV1ServiceServicer_to_server, engine, service.NAME)
         server.add(add_HandoffServiceServicer_to_server, HandoffBatches(engine), batch.NAME)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -14,8 +16,8 @@ from google.protobuf.message import Message
 from pipestream.engine_server.bridge import Bridge
 from pipestream.engine_server.calls import Caller, read_caller
 from pipestream.engine_server.forward import Forwarder, relay
-from pipestream.engine_server.handoff import Answered, Handoffs
-from pipestream.engine_server.in_flight import in_order, side_by_side
+from pipestream.engine_server.handoff import Answered, Failure, Handoffs
+from pipestream.engine_server.in_flight import in_groups, in_order
 from pipestream.engine_server.nodes import NodeCalls, NodeNotReady, NodeProblems, Processed
 from pipestream.engine_server.overview import Overview
 from pipestream.errors import IdInvalid, NotOwner, PipestreamError, RecordInvalid
@@ -27,6 +29,8 @@ from pipestream.rpc.status import ERROR_CODE, coded_message, status_of
 Response = TypeVar("Response", bound=Message)
 Metadata = Sequence[tuple[str, str | bytes]]
 Status = pb.IntakeHandoffStreamResponse.Status
+Told = tuple[Status, pb.IntakeHandoffResponse, str]
+"""The answer to one document of many: its status, its response, and the code of an error."""
 
 NAME = "ai.pipestream.engine.v1.EngineV1Service"
 _HANDOFF = f"/{NAME}/IntakeHandoff"
@@ -68,33 +72,42 @@ class EngineService(EngineV1ServiceServicer):
     async def IntakeHandoffStream(
         self, requests: AsyncIterator[pb.IntakeHandoffStreamRequest], context: Any
     ) -> AsyncIterator[pb.IntakeHandoffStreamResponse]:
-        caller = read_caller(context)
+        # A key of the whole call is none of its documents: theirs are their stream ids.
+        caller = replace(read_caller(context), key="")
         metadata = context.invocation_metadata() or ()
 
-        async def answer(each: pb.IntakeHandoffStreamRequest) -> pb.IntakeHandoffStreamResponse:
-            # A key of the whole call is none of its documents: theirs are their stream ids.
-            status, response, _ = await self.hand_off_one(each.request, replace(caller, key=""), metadata)
-            answered = pb.IntakeHandoffStreamResponse(
-                handoff_id=each.handoff_id, sequence=each.sequence, status=status, response=response
-            )
-            answered.acked_at.GetCurrentTime()
-            return answered
+        def is_quick(each: pb.IntakeHandoffStreamRequest) -> bool:
+            return self._handoffs.is_quick(each.request, caller)
 
-        async for answered in side_by_side(requests, answer, self._window, self._overview.stopping):
+        async def answer(group: list[pb.IntakeHandoffStreamRequest]) -> list[pb.IntakeHandoffStreamResponse]:
+            told = await self.hand_off_many([(each.request, caller) for each in group], metadata)
+            return [_stream_answer(each, *of_each) for each, of_each in zip(group, told, strict=True)]
+
+        async for answered in in_groups(requests, is_quick, answer, self._window, self._overview.stopping):
             yield answered
 
-    async def hand_off_one(
-        self, request: pb.IntakeHandoffRequest, caller: Caller, metadata: Metadata = ()
-    ) -> tuple[Status, pb.IntakeHandoffResponse, str]:
-        """Hand over one document of many: an error is its own answer, with its code, and the others go on."""
-        try:
+    async def hand_off_many(
+        self, handoffs: Sequence[tuple[pb.IntakeHandoffRequest, Caller]], metadata: Metadata = ()
+    ) -> list[Told]:
+        """Hand over documents as one unit, and answer each."""
+        answers = await self._handoffs.hand_off_many(handoffs)
+        told = [self._tell(answer, *each, metadata) for answer, each in zip(answers, handoffs, strict=True)]
+        if any(isinstance(answer, NotOwner) for answer in answers):
+            return await asyncio.gather(*told)  # calls of other processes, side by side
+        return [await each for each in told]
+
+    async def _tell(
+        self, answered: Answered | Failure, request: pb.IntakeHandoffRequest, caller: Caller, metadata: Metadata
+    ) -> Told:
+        """Return the answer to one document of many. What belongs to another process is handed on to it."""
+        if isinstance(answered, NotOwner):
             try:
-                answered = await self._handoffs.hand_off(request, caller)
-            except NotOwner as error:
-                response = await self._hand_on(error, request, caller, metadata)
-                answered = Answered(response, not response.accepted and self._handoffs.may_retry(request))
-        except (PipestreamError, TimeoutError, grpc.aio.AioRpcError) as error:
-            return _rejected(error)
+                response = await self._hand_on(answered, request, caller, metadata)
+            except (PipestreamError, TimeoutError, grpc.aio.AioRpcError) as error:
+                return _rejected(error)
+            answered = Answered(response, not response.accepted and self._handoffs.may_retry(request))
+        if not isinstance(answered, Answered):
+            return _rejected(answered)
         if answered.response.accepted:
             return Status.STATUS_ACCEPTED, answered.response, ""
         status = Status.STATUS_RETRYABLE_REJECTED if answered.may_retry else Status.STATUS_PERMANENT_REJECTED
@@ -191,7 +204,17 @@ class EngineService(EngineV1ServiceServicer):
         return await self._forwarder.call(error, _HANDOFF, request, pb.IntakeHandoffResponse, own, caller.left_s)
 
 
-def _rejected(error: PipestreamError | TimeoutError | grpc.aio.AioRpcError) -> tuple[Status, Any, str]:
+def _stream_answer(
+    request: pb.IntakeHandoffStreamRequest, status: Status, response: pb.IntakeHandoffResponse, _error_code: str
+) -> pb.IntakeHandoffStreamResponse:
+    answer = pb.IntakeHandoffStreamResponse(
+        handoff_id=request.handoff_id, sequence=request.sequence, status=status, response=response
+    )
+    answer.acked_at.seconds, answer.acked_at.nanos = divmod(time.time_ns(), 1_000_000_000)
+    return answer
+
+
+def _rejected(error: PipestreamError | TimeoutError | grpc.aio.AioRpcError) -> Told:
     code, message, may_retry = _failure_of(error)
     status = Status.STATUS_RETRYABLE_REJECTED if may_retry else Status.STATUS_PERMANENT_REJECTED
     return status, pb.IntakeHandoffResponse(accepted=False, message=message), code

@@ -22,6 +22,7 @@ from pipestream.errors import LeaseLost, LeaseUnavailable, NotOwner, PipestreamE
 from pipestream.leases.keeper import LeaseKeeper
 from pipestream.leases.names import lease_name
 from pipestream.leases.open import open_lease_store
+from pipestream.leases.shares import fair_shares
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -122,10 +123,10 @@ class Slots:
 
     def close(self, timeout_s: float = _CLOSE_S) -> None:
         """Finish what the slots have taken, and give them back."""
+        deadline = time.monotonic() + timeout_s
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
-        deadline = time.monotonic() + timeout_s
         for number in list(self._held):
             self._give_back(number, max(0.0, deadline - time.monotonic()))
         if self._member is not None:
@@ -163,8 +164,8 @@ class Slots:
         1. Say that this process is there.
         2. See who holds what.
         3. Start slots again that stopped, and give up those whose lease is lost.
-        4. Take what is free, up to an equal share.
-        5. Give one back where another process has less than its share.
+        4. Take what is free, up to a fair share (``leases/shares.py``).
+        5. Give one back where this process has more than its share.
         """
         self._join()
         holders = {each.slot: each.holder for each in self._store.assignments(self._slots_name) if each.holder}
@@ -173,8 +174,11 @@ class Slots:
         self._owners = {number: address_of(holder) for number, holder in holders.items()}
         self._yield_to_lessees(holders)
         self._restart_stopped()
-        self._take_free(holders, max(len(members), self._place.workers))
-        self._balance(Counter(holders.values()), members)
+        # Workers of this parent that have not joined yet get their share, too.
+        expected = {f"worker {number}" for number in range(len(members), self._place.workers)}
+        self._take_free(holders, self._share(holders, members | expected))
+        if len(self._held) > self._share(holders, members):
+            self._give_one_up()
 
     def _join(self) -> None:
         if self._member is not None and not self._member.lost.is_set():
@@ -206,8 +210,12 @@ class Slots:
                 log.warning("slot %d of the engine was leased by %s, which takes it over", number, holder)
                 self._give_back(number, 0)
 
-    def _take_free(self, holders: Mapping[int, str], members: int) -> None:
-        share = -(-self.count // members)
+    def _share(self, holders: Mapping[int, str], members: set[str]) -> int:
+        """Return how many slots this process is to hold."""
+        held = {**Counter(holders.values()), self._holder: len(self._held)}
+        return fair_shares(self.count, dict.fromkeys(members, self.count), held)[self._holder]
+
+    def _take_free(self, holders: Mapping[int, str], share: int) -> None:
         now = time.monotonic()
         for number in range(self.count):
             holder = holders.get(number, "")
@@ -253,15 +261,12 @@ class Slots:
         held.slot.start()
         return held
 
-    def _balance(self, counts: Counter[str], members: set[str]) -> None:
+    def _give_one_up(self) -> None:
         """Give one slot back at a time, so that the others of this process go on."""
-        share = -(-self.count // len(members))
-        is_wanted = any(counts[member] < self.count // len(members) for member in members if member != self._holder)
-        if is_wanted and len(self._held) > max(1, self.count // len(members)) and len(self._held) >= share:
-            number = max(self._held)
-            log.info("slot %d of the engine is given to a process that has fewer", number)
-            self._give_back(number, _CLOSE_S)
-            self._free_since[number] = time.monotonic()
+        number = max(self._held)
+        log.info("slot %d of the engine is given to a process that has fewer", number)
+        self._give_back(number, _CLOSE_S)
+        self._free_since[number] = time.monotonic()
 
     def _give_back(self, number: int, timeout_s: float) -> None:
         """Finish a slot's calls, then free its lease: the next holder would fence them."""

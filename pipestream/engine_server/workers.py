@@ -25,8 +25,6 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
 # A worker that lived for so long starts again at once.
 _STEADY_S = 60.0
 _POLL_S = 0.1
-# Beyond what a worker may take to finish its calls.
-_GRACE_S = 10.0
 _MOST_DEAD = 16
 FAILED_FOR_GOOD = 2
 """The exit code of a command that fails for good: see ``pipestream.cli.main``."""
@@ -51,7 +49,7 @@ def run_workers(command: Command, count: int, *, listen_host: str, advertised_ho
         is closed when this process dies: a worker that sees its end must stop.
     :param listen_host: where the workers listen; the own ports are reserved there.
     :param advertised_host: the host under which peers on other machines reach this one.
-    :param stop_s: how long a worker may take to finish its calls.
+    :param stop_s: how long a worker may take to stop; then it is killed. ``worker_stop_s`` has the arithmetic.
     :return: 0 if all workers stopped by themselves when asked to; 2 if one failed for good, as commands do; else 1.
     """
     stopping = threading.Event()
@@ -65,7 +63,7 @@ def run_workers(command: Command, count: int, *, listen_host: str, advertised_ho
                 for worker in () if has_failed else workers:
                     _look_after(worker, command, peers)
         finally:
-            is_clean = _stop_all(workers, stop_s + _GRACE_S)
+            is_clean = _stop_all(workers, stop_s)
     if has_failed:
         return FAILED_FOR_GOOD
     return 0 if is_clean else 1

@@ -121,6 +121,16 @@ class SqlLeaseStore:
         row = self._run(lambda c: c.execute(query, (check_leased(topic),)).fetchone())
         return DesiredState(*row) if row else DesiredState()
 
+    def desired_many(self, topics: Sequence[str]) -> dict[str, DesiredState]:
+        """Return what the operator wants of topics, from one statement: a page asks about hundreds."""
+        query = """
+            SELECT pipeline_id, desired = 'started', replicas, mode FROM pipeline_state WHERE pipeline_id = ANY(%s)
+        """
+        checked = [check_leased(topic) for topic in topics]
+        rows = self._run(lambda c: c.execute(query, (checked,)).fetchall())
+        found = {topic: DesiredState(*values) for topic, *values in rows}
+        return {topic: found.get(topic, DesiredState()) for topic in checked}
+
     def set_desired(self, topic: str, state: DesiredState) -> None:
         statement = """
             INSERT INTO pipeline_state (pipeline_id, desired, replicas, mode) VALUES (%s, %s, %s, %s)

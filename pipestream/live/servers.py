@@ -14,15 +14,13 @@ from pipestream.settings import Settings
 
 # By name, not imported: the product itself stays free of Spark.
 _STREAM_JOB = "pipestream_spark.stream"
-# For what has no limit of its own: leases, the outbox, Spark's own end.
-_SPARE_S = 15.0
 
 _COMMANDS: dict[str, tuple[str, ...]] = {
-    "engine": ("engine", "serve", "--metrics-port", "{port}"),
-    "repository": ("repository", "serve", "--http", "{host}:{port}"),
+    "engine": ("engine", "serve", "--host", "{rpc_host}", "--port", "{rpc_port}", "--metrics-port", "{port}"),
+    "repository": ("repository", "serve", "--grpc", "{rpc_host}:{rpc_port}", "--http", "{host}:{port}"),
     "sidecar": ("sidecar", "run", "--telemetry-port", "{port}"),
 }
-"""The arguments of ``pipestream`` that start each server, with the place of its telemetry."""
+"""The arguments of ``pipestream`` that start each server, with where it takes calls, and the place of its telemetry."""
 
 
 def server_url(server: str, settings: Settings) -> str:
@@ -52,26 +50,11 @@ def server_command(server: str, settings: Settings) -> list[str]:
     parts = urlsplit(server_url(server, settings))
     if server == "stream":
         return [*_submit(settings), "--telemetry-port", str(parts.port)]
-    arguments = [each.format(host=parts.hostname, port=parts.port) for each in _COMMANDS[server]]
+    rpc = {"engine": settings.live_engine_address, "repository": settings.live_repository_address}.get(server, "")
+    rpc_host, _, rpc_port = rpc.rpartition(":")
+    places = {"host": parts.hostname, "port": parts.port, "rpc_host": rpc_host, "rpc_port": rpc_port}
+    arguments = [each.format(**places) for each in _COMMANDS[server]]
     return [sys.executable, "-m", "pipestream.cli.main", *arguments]
-
-
-def server_stop_s(server: str, settings: Settings) -> float:
-    """Return how long a server may take to finish what it has accepted. Killed earlier, it would leave work behind.
-
-    A server of another name, which has a command of its own, may take as long as the slowest of ours.
-    """
-    calls_s = settings.grpc_stop_s
-    slots_s = settings.sidecar_stop_s
-    needed = {
-        # Calls first, then the slots that they use.
-        "engine": calls_s + calls_s,
-        # gRPC first, then HTTP.
-        "repository": calls_s + calls_s,
-        "sidecar": slots_s + calls_s,
-        "stream": slots_s,
-    }
-    return needed.get(server, max(needed.values())) + _SPARE_S
 
 
 def server_environment(server: str) -> dict[str, str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.message import DecodeError
 
+from pipestream.documents.fetch import fetch_document
 from pipestream.documents.identity import Prepared, prepare
-from pipestream.documents.references import upload_key
+from pipestream.documents.references import DocumentPlace, upload_key
 from pipestream.documents.tables import Tables
 from pipestream.documents.uploads import Uploads
 from pipestream.errors import DatasourceUnknown, DocumentMissing, RecordInvalid
@@ -18,6 +20,7 @@ from pipestream.repository_server.datasources import Datasources
 from pipestream.retention.policies import BLOBS
 from pipestream.retention.policies import UPLOADS as UPLOAD_ROOT
 from pipestream.telemetry.metrics import UPLOADS
+from pipestream.telemetry.tracing import header_of, span
 from pipestream.wire import PipeDoc
 
 if TYPE_CHECKING:
@@ -69,9 +72,15 @@ class Desk:
         limit = self.settings.repository_max_inline_bytes
         return prepare(document, datasource, max_inline_bytes=limit, metadata=metadata)
 
-    def take_in(self, prepared: Prepared, datasource: Datasource) -> Recorded:
-        """Store and record an upload. It is durable then, and published by the relay."""
-        (recorded,) = self.uploads.record([prepared], datasource)
+    def take_in(self, prepared: Prepared, datasource: Datasource, traceparent: str = "") -> Recorded:
+        """Store and record an upload. It is durable then, and published by the relay.
+
+        :param traceparent: the header of the caller's trace. The document carries it on.
+        """
+        names = {"pipestream.datasource": datasource.datasource_id}
+        with span(f"upload {datasource.datasource_id}", traceparent, **names) as traced:
+            traced_upload = replace(prepared, traceparent=header_of(traced))
+            (recorded,) = self.uploads.record([traced_upload], datasource)
         UPLOADS.labels(datasource.datasource_id, recorded.outcome).inc()
         if recorded.waiting_id is not None:
             self.on_recorded()
@@ -92,16 +101,17 @@ class Desk:
             raise DocumentMissing(f"account {account_id!r} has no document {doc_id!r} at {datasource_id!r}")
         return found
 
-    def read(self, key: str) -> tuple[PipeDoc, int]:
+    def read(self, place: DocumentPlace) -> tuple[PipeDoc, int]:
         """Return a stored document and its size.
 
         :raises DocumentMissing: there is no such object.
+        :raises SegmentDamaged: a segment does not have it at that place.
         """
-        data = self.uploads.store.get(key)
+        data = fetch_document(self.uploads.store, place)
         try:
             return PipeDoc.FromString(data), len(data)
         except DecodeError as error:
-            raise RecordInvalid(f"the object {key} is not a PipeDoc: {error}") from error
+            raise RecordInvalid(f"the object {place} is not a PipeDoc: {error}") from error
 
     def delete(self, account_id: str, datasource_id: str, doc_id: str, *, purge: bool) -> tuple[bool, int]:
         """Delete a document; return whether the catalogue had it, and how many objects were deleted.

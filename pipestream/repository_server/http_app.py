@@ -31,6 +31,7 @@ from pipestream.repository_server.bodies import (
 from pipestream.repository_server.documents import make_document, make_webhook_document
 from pipestream.telemetry.endpoint import Health, metrics_page
 from pipestream.telemetry.metrics import HTTP_REQUESTS
+from pipestream.telemetry.tracing import TRACEPARENT
 
 if TYPE_CHECKING:
     from starlette.datastructures import FormData, UploadFile
@@ -85,7 +86,7 @@ class HttpDesk:
             doc_id = request.headers.get("x-document-id", "") or request.query_params.get("doc_id", "")
             title = request.headers.get("x-title", "") or request.query_params.get("title", "")
             check_checksum(request.headers, file.checksum)
-            return await self._take_in(file, datasource, doc_id, title)
+            return await self._take_in(file, datasource, doc_id, title, _trace(request))
         finally:
             file.content.close()
 
@@ -101,11 +102,11 @@ class HttpDesk:
             reason = str(getattr(error, "message", error))
             raise HttpRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, "multipart_invalid", reason[:300]) from None
         try:
-            return await self._take_in_form(form, datasource)
+            return await self._take_in_form(form, datasource, _trace(request))
         finally:
             await form.close()
 
-    async def _take_in_form(self, form: FormData, datasource: Datasource) -> Answer:
+    async def _take_in_form(self, form: FormData, datasource: Datasource, trace: str) -> Answer:
         files: list[UploadFile] = [value for _, value in form.multi_items() if not isinstance(value, str)]
         fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
         if not files:
@@ -114,7 +115,7 @@ class HttpDesk:
             raise HttpRefusal(
                 HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", f"doc_id names one document, and the form has {len(files)}"
             )
-        answers = [await self._take_in_part(part, datasource, fields) for part in files]
+        answers = [await self._take_in_part(part, datasource, fields, trace) for part in files]
         if len(answers) == 1:
             return answers[0]
         statuses = {answer.status for answer in answers}
@@ -128,20 +129,22 @@ class HttpDesk:
             },
         )
 
-    async def _take_in_part(self, part: UploadFile, datasource: Datasource, fields: Mapping[str, str]) -> Answer:
+    async def _take_in_part(
+        self, part: UploadFile, datasource: Datasource, fields: Mapping[str, str], trace: str
+    ) -> Answer:
         try:
             size_bytes, checksum = await self._desk.run(measure, part.file)
             check_checksum(part.headers, checksum)
             kind = media_kind(part.content_type or "")
             file = ReceivedFile(part.file, size_bytes, checksum, part.filename or "", kind)
-            return await self._take_in(file, datasource, fields.get("doc_id", ""), fields.get("title", ""))
+            return await self._take_in(file, datasource, fields.get("doc_id", ""), fields.get("title", ""), trace)
         except PipestreamError as error:
             return refused(error)
 
-    async def _take_in(self, file: ReceivedFile, datasource: Datasource, doc_id: str, title: str) -> Answer:
+    async def _take_in(self, file: ReceivedFile, datasource: Datasource, doc_id: str, title: str, trace: str) -> Answer:
         def work() -> Answer:
             prepared = self._desk.prepare(make_document(file, doc_id, title), datasource)
-            return taken_in(self._desk.take_in(prepared, datasource))
+            return taken_in(self._desk.take_in(prepared, datasource, trace))
 
         if file.size_bytes == 0:
             raise HttpRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, "empty", "the body is empty")
@@ -169,7 +172,7 @@ class HttpDesk:
 
         def work() -> Answer:
             prepared = self._desk.prepare(make_webhook_document(file.read(), doc_id, file.checksum), datasource)
-            return taken_in(self._desk.take_in(prepared, datasource))
+            return taken_in(self._desk.take_in(prepared, datasource, _trace(request)))
 
         with file.content:
             if secret is not None:
@@ -227,6 +230,10 @@ async def _explain_http(_request: Request, error: Any) -> Response:
     status = HTTPStatus(error.status_code)
     values = {"error": status.phrase.lower().replace(" ", "_"), "reason": f"{status.phrase}: see docs/repository.md"}
     return JSONResponse(values, status, headers=error.headers)
+
+
+def _trace(request: Request) -> str:
+    return request.headers.get(TRACEPARENT, "")
 
 
 def _check_encoding(request: Request) -> None:

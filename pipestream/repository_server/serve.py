@@ -20,6 +20,7 @@ from pipestream.repository_server.publisher import Publisher
 from pipestream.repository_server.service import PipeDocServicer
 from pipestream.rpc.server import RpcServer, server_options
 from pipestream.telemetry.endpoint import Health
+from pipestream.telemetry.tracing import flush_spans, setup_tracing
 
 if TYPE_CHECKING:
     from pipestream.settings import Settings
@@ -47,6 +48,7 @@ async def serve(settings: Settings, wanted: Addresses, on_ready: Callable[[Addre
     :return: whether everything in progress could finish.
     :raises SettingsInvalid: an address cannot be used.
     """
+    setup_tracing(settings, "pipestream-repository")
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -58,6 +60,7 @@ async def serve(settings: Settings, wanted: Addresses, on_ready: Callable[[Addre
             return await _serve(desk, wanted, on_ready, stop)
     finally:
         desk.close()
+        flush_spans()
 
 
 async def _serve(desk: Desk, wanted: Addresses, on_ready: Callable[[Addresses], None], stop: asyncio.Event) -> bool:

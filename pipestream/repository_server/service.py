@@ -12,12 +12,13 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pipestream.documents.references import DRIVE, key_of, key_of_blob
+from pipestream.documents.references import DRIVE, DocumentPlace, key_of_blob, place_of
 from pipestream.errors import DocumentMissing, RecordInvalid, RecordTooLarge, RequestInvalid
 from pipestream.gen.ai.pipestream.repository.pipedoc.v1 import pipedoc_service_pb2 as pb
 from pipestream.gen.ai.pipestream.repository.pipedoc.v1 import pipedoc_service_pb2_grpc as services
 from pipestream.graph.model import Datasource
 from pipestream.ids import check_graph_id, check_key_part
+from pipestream.telemetry.tracing import TRACEPARENT
 from pipestream.wire import Blob, PipeStream
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ class PipeDocServicer(services.PipeDocServiceServicer):
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    async def SavePipeDoc(self, request: pb.SavePipeDocRequest, _context: Any) -> pb.SavePipeDocResponse:
-        recorded = await self._desk.run(self._save, request)
+    async def SavePipeDoc(self, request: pb.SavePipeDocRequest, context: Any) -> pb.SavePipeDocResponse:
+        trace = dict(context.invocation_metadata() or ()).get(TRACEPARENT, "")
+        recorded = await self._desk.run(self._save, request, trace)
         row = recorded.row
         return pb.SavePipeDocResponse(
             node_id=_node_id(row),
@@ -49,7 +51,7 @@ class PipeDocServicer(services.PipeDocServiceServicer):
     async def GetPipeDoc(self, request: pb.GetPipeDocRequest, _context: Any) -> pb.GetPipeDocResponse:
         def get() -> pb.GetPipeDocResponse:
             row = self._desk.find(*_parse_node_id(request.node_id))
-            document, size_bytes = self._read(row.object_key)
+            document, size_bytes = self._read(DocumentPlace(row.object_key))
             return pb.GetPipeDocResponse(
                 pipedoc=document,
                 node_id=request.node_id,
@@ -64,8 +66,8 @@ class PipeDocServicer(services.PipeDocServiceServicer):
         self, request: pb.GetPipeDocByReferenceRequest, _context: Any
     ) -> pb.GetPipeDocByReferenceResponse:
         def get() -> pb.GetPipeDocByReferenceResponse:
-            key, node_id = self._find_by_reference(request)
-            document, size_bytes = self._read(key)
+            place, node_id = self._find_by_reference(request)
+            document, size_bytes = self._read(place)
             return pb.GetPipeDocByReferenceResponse(
                 pipedoc=document,
                 node_id=node_id,
@@ -127,7 +129,7 @@ class PipeDocServicer(services.PipeDocServiceServicer):
 
         return await self._desk.run(get)
 
-    def _save(self, request: pb.SavePipeDocRequest) -> Recorded:
+    def _save(self, request: pb.SavePipeDocRequest, trace: str) -> Recorded:
         _check_drive(request.drive)
         if not request.HasField("pipedoc"):
             raise RequestInvalid("the request has no pipedoc")
@@ -145,27 +147,27 @@ class PipeDocServicer(services.PipeDocServiceServicer):
                 f"{datasource.account_id!r}"
             )
         if not location:
-            return self._desk.take_in(self._desk.prepare(document, datasource, request.metadata), datasource)
+            return self._desk.take_in(self._desk.prepare(document, datasource, request.metadata), datasource, trace)
         at_node = _located(datasource, location)
         if self._desk.datasources.find(location) is not None:
             raise RequestInvalid(f"graph_location_id {location!r} is a datasource; set use_datasource_id")
         return self._desk.keep(self._desk.prepare(document, at_node, request.metadata), at_node)
 
-    def _find_by_reference(self, request: pb.GetPipeDocByReferenceRequest) -> tuple[str, str]:
-        """Return the key of the document that a reference means, and its node_id."""
+    def _find_by_reference(self, request: pb.GetPipeDocByReferenceRequest) -> tuple[DocumentPlace, str]:
+        """Return where the document is that a reference means, and its node_id."""
         if not request.HasField("document_ref"):
             raise RequestInvalid("the request has no document_ref")
         reference = request.document_ref
         if reference.object_key:
-            return key_of(PipeStream(document_ref=reference)), ""
+            return place_of(PipeStream(document_ref=reference)), ""
         if not (reference.account_id and reference.source_node_id and reference.doc_id):
             raise RequestInvalid("document_ref needs object_key, or account_id, source_node_id and doc_id")
         row = self._desk.find(reference.account_id, reference.source_node_id, reference.doc_id)
-        return row.object_key, _node_id(row)
+        return DocumentPlace(row.object_key), _node_id(row)
 
-    def _read(self, key: str) -> tuple[Any, int]:
-        document, size_bytes = self._desk.read(key)
-        self._check_size(key, size_bytes)
+    def _read(self, place: DocumentPlace) -> tuple[Any, int]:
+        document, size_bytes = self._desk.read(place)
+        self._check_size(str(place), size_bytes)
         return document, size_bytes
 
     def _check_size(self, key: str, size_bytes: int) -> None:

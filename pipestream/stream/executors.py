@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
 from pipestream.drain.range_task import RangeTask, Runner, range_tasks
 from pipestream.drain.slot_run import raise_first_failure, run_tasks
 from pipestream.drain.task import follow_ranges
+from pipestream.drain.window import join_tasks
 from pipestream.errors import LeaseLost
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.records import OffsetRange
@@ -18,6 +19,7 @@ from pipestream.offsets.tail_reader import OPEN_END, TailBroker
 from pipestream.settings import Settings
 from pipestream.stream.unrecorded import Unrecorded
 from pipestream.stream.watch import Watch
+from pipestream.stream.windows import Windows
 
 _LOOK_S = 0.1
 
@@ -80,36 +82,75 @@ class WarmExecutor:
 
 
 class RunnerExecutor:
-    """Drains what waits in bounded ranges, again and again, with any runner: Spark's, in a session that stays open."""
+    """Drains what waits with any runner, again and again: Spark's, in a session that stays open.
 
-    def __init__(self, settings: Settings, runner: Runner, cancel: Callable[[LeaseLost], None], broker: Broker) -> None:
+    A backlog is drained in bounded ranges, each a task. Where little waits, one task drains the partitions in which
+    records arrive, for a window of ``stream_window_s``. The start of a task is then paid once per window and not for
+    each chunk. A window occupies a place in the runner even while nothing arrives, so only some may be open at once.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        runner: Runner,
+        cancel: Callable[[LeaseLost], None],
+        broker: Broker,
+        windows: Windows | None = None,
+    ) -> None:
         """
         :param cancel: stops the runner's tasks of a slot.
+        :param windows: shared by the streams of the runner; without it there are none.
         """
         self._settings = settings
         self._runner = runner
         self._cancel = cancel
         self._broker = broker
+        self._windows = windows or Windows(lambda: 0)
 
     def drain(self, parts: Unrecorded, watch: Watch) -> None:
-        slot, topic = parts.slot, parts.topic
+        moved: set[int] = set()
+        was_in_vain = False
         while not watch.look():
-            positions = parts.positions
-            marks = self._broker.watermarks(topic, positions)
-            ranges = plan_ranges(topic, positions, marks, budget=self._settings.stream_budget)
-            if not ranges:
+            waiting = self._find_waiting(parts)
+            if not waiting:
                 watch.wait(_LOOK_S)
                 continue
-            before = parts.before_next()
-            tasks = [_with_unrecorded(task, before) for task in range_tasks(slot, ranges)]
-            outcomes = run_tasks(self._runner, tasks, parts.check_lease)
-            for outcome in outcomes:
-                if outcome.end > outcome.start:
-                    parts.add(outcome.partition, outcome.end, outcome.tally)
-            raise_first_failure(outcomes)
+            is_little = sum(map(len, waiting)) <= self._settings.chunk_records
+            before = parts.positions
+            with self._windows.try_open(is_little and not was_in_vain) as is_open:
+                # Where records arrived a moment ago, more are likely to come.
+                ranges = _open_ranges(waiting, before, moved) if is_open else waiting
+                self._run(parts, ranges, self._settings.stream_window_s if is_open else 0.0)
+            moved = {partition for partition, end in parts.positions.items() if end > before[partition]}
+            # On a machine that is too busy a window may pass before the first record is read. A bounded range takes
+            # the time it needs.
+            was_in_vain = is_open and not moved
+
+    def _find_waiting(self, parts: Unrecorded) -> list[OffsetRange]:
+        positions = parts.positions
+        marks = self._broker.watermarks(parts.topic, positions)
+        return plan_ranges(parts.topic, positions, marks, budget=self._settings.stream_budget)
+
+    def _run(self, parts: Unrecorded, ranges: list[OffsetRange], window_s: float) -> None:
+        before = parts.before_next()
+        tasks = [_with_unrecorded(task, before) for task in range_tasks(parts.slot, ranges)]
+        if window_s:
+            tasks = [join_tasks(tasks, window_s)]
+        outcomes = run_tasks(self._runner, tasks, parts.check_lease)
+        for outcome in outcomes:
+            if outcome.end > outcome.start:
+                parts.add(outcome.partition, outcome.end, outcome.tally)
+        raise_first_failure(outcomes)
 
     def cancel(self, why: LeaseLost) -> None:
         self._cancel(why)
+
+
+def _open_ranges(waiting: list[OffsetRange], positions: Mapping[int, int], moved: set[int]) -> list[OffsetRange]:
+    """Return open ranges of the partitions in which something waits, and of those that have just moved."""
+    topic = waiting[0].topic
+    wanted = sorted({each.partition for each in waiting} | moved)
+    return [OffsetRange(topic, partition, positions[partition], OPEN_END) for partition in wanted]
 
 
 def _with_unrecorded(task: RangeTask, before: tuple[tuple[int, int, str], ...]) -> RangeTask:

@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
+from pipestream.leases.shares import fair_shares
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class SlotKey:
@@ -67,28 +69,6 @@ def decide(me: str, mine: Sequence[SlotKey], seen: Sighting, keep: Collection[Sl
     free = [slot for slot in shared if slot not in holders and slot not in held_by_me]
     lack = max(0, share - len(held_by_me))
     return Decision(tuple(ended + movable[len(movable) - excess :]), tuple(_rotate(free, me)[:lack]))
-
-
-def fair_shares(slots: int, room: Mapping[str, int], held: Mapping[str, int]) -> dict[str, int]:
-    """Return how many slots each worker is to hold: as even as their room allows.
-
-    What does not divide goes to those that hold most already, so that a share never moves without need.
-
-    :param room: how many slots each worker may hold.
-    :param held: how many it holds now.
-    """
-    shares = dict.fromkeys(room, 0)
-    left = slots
-    while left > 0 and (open_ := [worker for worker in room if shares[worker] < room[worker]]):
-        if left < len(open_):
-            for worker in sorted(open_, key=lambda worker: (-held.get(worker, 0), worker))[:left]:
-                shares[worker] += 1
-            break
-        step = min(left // len(open_), *(room[worker] - shares[worker] for worker in open_))
-        for worker in open_:
-            shares[worker] += step
-        left -= step * len(open_)
-    return shares
 
 
 def _rotate(slots: Sequence[SlotKey], me: str) -> list[SlotKey]:

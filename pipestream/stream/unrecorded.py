@@ -109,7 +109,8 @@ class Unrecorded:
             part = self._done[partition]
             self._done[partition] = part.followed_by(_Part(part.end, end, tally))
             self._total += tally or Tally()
-            del self._in_flight[partition]
+            if tally is not None:  # the next chunk may have begun already
+                self._in_flight[partition] = max(0, self._in_flight[partition] - tally.records)
 
     def before_next(self) -> tuple[tuple[int, int, str], ...]:
         """Return the starts that a task's metadata has to count from too: see ``RangeTask.unrecorded``."""

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipestream.stream.shares import Decision, Sighting, SlotKey, decide, fair_shares
+from pipestream.leases.shares import fair_shares
+from pipestream.stream.shares import Decision, Sighting, SlotKey, decide
 
 SLOTS = [SlotKey(f"intake.d{number}@g", 0) for number in range(6)]
 
@@ -125,21 +126,54 @@ def test_whatever_the_start_and_the_order_all_room_is_used_and_the_shares_are_ev
         assert decide(worker, _of(worker, holders), Sighting(workers, slots, settled)) == Decision()
 
 
+def share_with_a_worker_of_some(slots, workers, holders, some, orders):
+    """Let workers share next to one that takes free slots of ``some`` only; ``orders`` has who decides when."""
+    for order in orders:
+        for worker in order:
+            alone = worker == "of some"
+            seen = Sighting(
+                {worker: workers[worker]} if alone else {each: workers[each] for each in workers if each != "of some"},
+                some if alone else slots,
+                dict(holders),
+            )
+            decision = decide(worker, _of(worker, holders), seen)
+            for slot in decision.give_up:
+                del holders[slot]
+            holders.update(dict.fromkeys(decision.acquire, worker))
+
+
 @given(situations(), st.randoms(use_true_random=False), st.data())
 @settings(max_examples=100, deadline=None)
 def test_next_to_a_worker_that_takes_what_is_free_of_some_slots_every_slot_is_drained(situation, random, data):
     slots, workers, holders = situation
     some = data.draw(st.lists(st.sampled_from(slots), unique=True)) if slots else []
     room = {**workers, "of some": data.draw(st.integers(1, 8))}
-    for _ in range(3):
-        for worker in random.sample(sorted(room), len(room)):
-            alone = worker == "of some"
-            seen = Sighting({worker: room[worker]} if alone else workers, some if alone else slots, dict(holders))
-            decision = decide(worker, _of(worker, holders), seen)
-            for slot in decision.give_up:
-                del holders[slot]
-            holders.update(dict.fromkeys(decision.acquire, worker))
+    # It may take what was given up for another worker. Each slot that it takes changes the shares once more.
+    rounds = 3 + room["of some"]
+    share_with_a_worker_of_some(
+        slots, room, holders, some, [random.sample(sorted(room), len(room)) for _ in range(rounds)]
+    )
 
     lone = _of("of some", holders)
     assert len(holders) >= min(len(slots), sum(workers.values()) + len(lone))
     assert set(some) <= set(holders) or len(lone) == room["of some"]
+
+
+def test_a_slot_taken_from_under_the_worker_it_was_given_up_for_is_made_up_in_the_next_round():
+    slots = SLOTS[:5]
+    workers = {"worker-0": 2, "worker-1": 2, "worker-2": 1, "of some": 2}
+    holders = {slots[0]: "worker-0", slots[1]: "worker-0", slots[3]: "worker-1"}
+    orders = [
+        ("worker-1", "of some", "worker-0", "worker-2"),
+        ("worker-0", "of some", "worker-2", "worker-1"),
+        ("of some", "worker-2", "worker-0", "worker-1"),
+    ]
+    some = [slots[0], slots[2], slots[4]]
+    share_with_a_worker_of_some(slots, workers, holders, some, orders)
+    # worker-1 gave slot 4 up for worker-2, and the worker of some took it; worker-0 now makes room.
+    assert set(slots) - set(holders) == {slots[1]}
+
+    share_with_a_worker_of_some(slots, workers, holders, some, [("worker-2", "worker-1", "worker-0", "of some")])
+
+    assert set(holders) == set(slots)
+    assert _of("worker-2", holders) == [slots[1]]
