@@ -54,6 +54,16 @@ def _families(standing: Standing) -> Iterator[GaugeMetricFamily]:
         for each in standing.topics:
             family.add_metric([each.graph_id, each.topic], float(value_of(each)))
         yield family
+    targets = GaugeMetricFamily("pipestream_graph_age_target_seconds", "How old documents may get.", labels=["graph"])
+    expected = GaugeMetricFamily(
+        "pipestream_graph_expected_age_seconds",
+        "How old the oldest waiting document will be at its end, if a run starts now.",
+        labels=["graph"],
+    )
+    for age in standing.ages:
+        targets.add_metric([age.graph_id], age.target_s)
+        expected.add_metric([age.graph_id], age.expected_s)
+    yield from (targets, expected)
     letters = GaugeMetricFamily("pipestream_dead_letters_held", "Offsets in a topic of dead letters.", labels=["topic"])
     for topic, count in standing.dead_letters.items():
         letters.add_metric([topic], count)

@@ -1,0 +1,48 @@
+"""The app: all routes below ``/pipestream``, and the page's files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI
+from fastapi.staticfiles import StaticFiles
+
+from pipestream import __version__
+from pipestream_airflow.web.access import READS
+from pipestream_airflow.web.errors import ERROR_ANSWERS, add_error_handlers
+from pipestream_airflow.web.limits import BodyLimit
+from pipestream_airflow.web.routes import (
+    compare,
+    dead_letters,
+    documents,
+    editing,
+    ledger,
+    metrics,
+    numbers,
+    pipelines,
+    state,
+    trials,
+)
+from pipestream_airflow.web.services import Services
+
+STATIC = Path(__file__).parent / "static"
+
+
+def create_app(services: Services | None = None) -> FastAPI:
+    """Return the app, which Airflow mounts at ``/pipestream``.
+
+    :param services: what its routes work with; those of this process's settings unless given.
+    """
+    # Its own pages of documentation would need no session; the routes below do.
+    app = FastAPI(title="Pipestream", version=__version__, openapi_url=None, docs_url=None, redoc_url=None)
+    app.state.services = services or Services.open()
+    app.add_middleware(BodyLimit)
+    add_error_handlers(app)
+    api = APIRouter(prefix="/api", responses=ERROR_ANSWERS)
+    for routes in (pipelines, numbers, editing, compare, state, trials, documents, ledger, dead_letters):
+        api.include_router(routes.router)
+    api.add_api_route("/openapi.json", app.openapi, dependencies=READS, include_in_schema=False)
+    app.include_router(api)
+    app.include_router(metrics.router)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    return app

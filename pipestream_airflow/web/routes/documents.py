@@ -1,0 +1,51 @@
+"""A document: its receipt, and what is stored of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from pipestream.ids import check_key_part
+from pipestream.views.documents import StoredDocument, read_stored, show_document
+from pipestream.views.receipt import Receipt, find_catalogued, make_receipt
+from pipestream_airflow.web.access import READS, PipelineId
+from pipestream_airflow.web.services import ServicesDep
+
+router = APIRouter(tags=["documents"])
+
+DocId = Annotated[str, Path(max_length=200, description="The id of a document.")]
+
+
+@router.get("/pipelines/{pipeline_id}/documents/{doc_id}", dependencies=READS)
+async def show_receipt(pipeline_id: PipelineId, doc_id: DocId, services: ServicesDep) -> Receipt:
+    """Show everything that a document met: records, ranges, hops, dead letters, objects, with times."""
+    graph = await services.find_active(pipeline_id)
+    check_key_part(doc_id, "document id")
+    rows = await services.database.ask(
+        ("catalogued", pipeline_id, doc_id), lambda: find_catalogued(services.catalogue, graph, doc_id)
+    )
+    versions = await services.database.ask(
+        ("hashes", pipeline_id), lambda: {each.hash: each.version for each in services.versions.history(pipeline_id)}
+    )
+    return await services.kafka.ask(
+        ("receipt", pipeline_id, doc_id),
+        lambda: make_receipt(graph, doc_id, rows, versions, services.settings, services.ledger),
+        patience_s=services.settings.web_action_s,
+    )
+
+
+@router.get("/pipelines/{pipeline_id}/documents/{doc_id}/stored", dependencies=READS)
+async def show_stored(
+    pipeline_id: PipelineId,
+    doc_id: DocId,
+    key: Annotated[str, Query(max_length=1_024, description="The key of an object of the receipt.")],
+    services: ServicesDep,
+) -> StoredDocument:
+    """Show a document as it is stored: JSON of a bounded size, without blobs."""
+    graph = await services.find_active(pipeline_id)
+    accounts = {source.account_id for source in graph.datasources}
+    document = await services.store.ask(
+        ("stored", key, doc_id), lambda: read_stored(services.settings, key, doc_id, accounts)
+    )
+    return show_document(document, key)

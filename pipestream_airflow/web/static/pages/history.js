@@ -1,0 +1,65 @@
+// The versions of a graph: what was applied when, what differs, and the way back.
+import { Chakra, React, html, useState } from "../lib/react.js";
+import { call, path, useAction, useQuery } from "../lib/api.js";
+import { ago, time } from "../lib/format.js";
+import { Answer, Failure, Grid, Mono, Section, Tag } from "../lib/parts.js";
+import { Changes } from "../lib/changes.js";
+import { Confirm } from "../lib/confirm.js";
+
+const { Button, HStack, NativeSelect, Text } = Chakra;
+
+export function History({ id, active, onChanged }) {
+  const query = useQuery(path`pipelines/${id}/history`);
+  const [asked, setAsked] = useState(null);
+  const rollback = useAction(async (version) => {
+    await call("POST", path`pipelines/${id}/rollback`, { body: { version, base_version: active } });
+    setAsked(null);
+    query.reload();
+    onChanged();
+  });
+  return html`
+    <${React.Fragment}>
+      <${Answer} query=${query} empty=${{ when: (data) => !data.length, title: "The graph was never applied" }}>
+        ${(data) => html`
+          <div>
+            <${Section} title="Versions">
+              <${Grid} label="Versions" rows=${data} rowKey=${(each) => each.version} columns=${[
+                { title: "Version", number: true, cell: (each) => html`<${HStack} justify="end" gap="2">${each.version === active ? html`<${Tag} tone="green">active<//>` : null}${each.version}<//>` },
+                { title: "Applied", cell: (each) => html`<span title=${time(each.applied_at)}>${ago(each.applied_at)}</span>` },
+                { title: "By", cell: (each) => each.applied_by },
+                { title: "Hash", cell: (each) => html`<${Mono}>${(each.hash ?? "").slice(0, 12)}<//>` },
+                { title: "", cell: (each) => each.version === active ? null : html`<${Button} size="xs" variant="outline" onClick=${() => setAsked(each.version)}>Roll back to this<//>` },
+              ]} />
+            <//>
+            ${data.length > 1 ? html`<${Diff} id=${id} versions=${data.map((each) => each.version)} />` : null}
+          </div>
+        `}
+      <//>
+      <${Confirm} open=${asked !== null} title=${`Roll back to version ${asked}?`} busy=${rollback.busy} verb="Roll back"
+        onCancel=${() => { setAsked(null); rollback.reset(); }} onConfirm=${() => rollback.run(asked)}>
+        <${Text} fontSize="sm">The graph of version ${asked} is applied again, as a new version. Documents that are on their way continue with it.<//>
+        ${rollback.error ? html`<${Failure} error=${rollback.error} />` : null}
+      <//>
+    <//>
+  `;
+}
+
+function Diff({ id, versions }) {
+  const [from, setFrom] = useState(versions[1]);
+  const [to, setTo] = useState(versions[0]);
+  const query = useQuery(path`pipelines/${id}/diff`, { query: { from, to } });
+  const pick = (label, value, set) => html`
+    <${NativeSelect.Root} size="xs" width="auto">
+      <${NativeSelect.Field} aria-label=${label} value=${value} onChange=${(event) => set(Number(event.target.value))}>
+        ${versions.map((each) => html`<option key=${each} value=${each}>version ${each}</option>`)}
+      <//>
+      <${NativeSelect.Indicator} />
+    <//>
+  `;
+  return html`
+    <${Section} title="What differs" actions=${html`<${HStack}>${pick("From", from, setFrom)}<${Text}>→<//>${pick("To", to, setTo)}<//>`}>
+      <${Answer} query=${query}>${(data) => html`<${Changes} changes=${data} />`}<//>
+    <//>
+  `;
+}
+

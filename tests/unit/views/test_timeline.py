@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from deltalake import write_deltalake
+
+from pipestream.kafka.records import OffsetRange
+from pipestream.ledger import Entry, EntryKind, Ledger, Tally
+from pipestream.ledger.tables import entry_rows
+from pipestream.settings import Settings
+from pipestream.views.gaps import ledger_faults
+from pipestream.views.numbers import read_drained
+from pipestream.views.timeline import Window, entry_page, heads_over_time, run_rows, topic_series
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+WINDOW = Window("g", START, START + timedelta(minutes=4))
+
+
+def entry(start: int, end: int, minute: float, **changes: object) -> Entry:
+    values = {
+        "lane": "g",
+        "range": OffsetRange("intake.a", 0, start, end),
+        "topic_id": "id",
+        "kind": EntryKind.DRAINED,
+        "run_id": f"run-{start}",
+        "plan_id": f"plan-{start}",
+        "graph_id": "g",
+        "graph_hash": "h",
+        "holder": "me",
+        "token": 1,
+        "tally": Tally(end - start, {"edge": end - start}, 1),
+        "seconds": 2.0,
+        "entered_at": START + timedelta(minutes=minute),
+    }
+    return Entry(**{**values, **changes})
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    made = Ledger(Settings(ledger_uri=(tmp_path / "ledger").as_uri()))
+    made.enter([entry(0, 10, 0.5)])
+    made.enter([entry(10, 30, 2.5, kind=EntryKind.RECOVERED, tally=None)])
+    made.enter([entry(30, 35, 2.7)])
+    made.enter([entry(0, 5, 1, lane="g@back", run_id="back")])
+    made.enter([entry(0, 7, 1, lane="other", graph_id="other", range=OffsetRange("intake.b", 0, 0, 7))])
+    return made
+
+
+def test_a_page_has_the_newest_entries_of_the_graph_and_its_backfills(ledger):
+    page = entry_page(ledger, WINDOW, limit=2, offset=1)
+
+    assert page.total == 4
+    assert [(each["lane"], each["start"]) for each in page.entries] == [("g", 10), ("g@back", 0)]
+
+
+def test_runs_are_added_up(ledger):
+    runs = {run.run_id: run for run in run_rows(ledger, WINDOW, 10)}
+
+    assert list(runs) == ["run-30", "run-10", "back", "run-0"]
+    assert (runs["run-0"].records, runs["run-0"].dead_letters, runs["run-0"].seconds) == (10, 1, 2.0)
+    assert (runs["run-10"].recovered, runs["run-10"].records) == (1, 0)
+
+
+def test_a_series_counts_each_entry_in_its_bin(ledger):
+    found = topic_series(ledger, WINDOW, 4)
+
+    (series,) = found.series
+    assert found.times[0] == (START + timedelta(minutes=1)).timestamp()
+    assert series.records == [10, 5, 5, 0]
+
+
+def test_heads_are_known_at_past_times(ledger):
+    found = heads_over_time(ledger, WINDOW, {("intake.a", 0): 35, ("intake.a", 1): 3}, 4)
+
+    assert found == {("intake.a", 0): [10, 10, 35, 35], ("intake.a", 1): [3, 3, 3, 3]}
+
+
+def test_edges_are_counted_from_all_entries(ledger):
+    found = read_drained(ledger, WINDOW)
+
+    assert found.edges == {"edge": 20}
+    assert found.topics["intake.a"]["records_sum"] == 20
+
+
+def test_an_empty_ledger_has_nothing_to_show(tmp_path):
+    empty = Ledger(Settings(ledger_uri=(tmp_path / "none").as_uri()))
+
+    assert entry_page(empty, WINDOW, limit=10, offset=0).total == 0
+    assert run_rows(empty, WINDOW, 10) == []
+    assert topic_series(empty, WINDOW, 4).series == []
+    assert read_drained(empty, WINDOW).edges == {}
+    assert ledger_faults(empty, "g", ["intake.a"]) == []
+
+
+def test_entries_that_join_have_no_gap(ledger):
+    assert ledger_faults(ledger, "g", ["intake.a"]) == []
+
+
+def test_a_gap_is_found_even_if_an_overlap_is_as_long(tmp_path):
+    damaged = Ledger(Settings(ledger_uri=(tmp_path / "damaged").as_uri()))
+    rows = entry_rows([entry(0, 10, 1), entry(15, 20, 2), entry(15, 20, 3)])
+    write_deltalake(damaged.entries_uri, rows)  # without the heads, which would refuse it
+
+    kinds = {fault.kind for fault in ledger_faults(damaged, "g", ["intake.a"])}
+
+    assert {"gap", "overlap"} <= kinds
