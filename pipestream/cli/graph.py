@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestream.cli import graph_modules, graph_versions
+from pipestream.cli import graph_compare, graph_modules, graph_versions
 from pipestream.cli.options import GraphArgument, JsonOption, examples, read_settings
 from pipestream.cli.output import console, emit_json, note, say
 
@@ -66,6 +66,7 @@ def add_to(app: typer.Typer) -> None:
     group.command(epilog=examples("pipestream graph schema > graph.schema.json"))(schema)
     graph_modules.add_to(group)
     graph_versions.add_to(group)
+    graph_compare.add_to(group)
     app.add_typer(group, name="graph", help="Check, draw, explain and apply graphs.")
 
 

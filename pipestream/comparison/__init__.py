@@ -1,0 +1,1 @@
+"""Compare two versions of a graph on documents that were drained before, without changing anything."""
