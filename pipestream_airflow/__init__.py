@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from pipestream.extras import needs_extra
 
 if TYPE_CHECKING:
-    from pipestream_airflow.dag_factory import build_dags, build_upkeep_dag, refuse_broken_graphs
+    from pipestream_airflow.assets import complete_hours_asset
+    from pipestream_airflow.dag_factory import build_approval_dags, build_dags, build_upkeep_dag, refuse_broken_graphs
     from pipestream_airflow.drain_operator import DrainOperator
     from pipestream_airflow.ingest_operator import IngestOperator
     from pipestream_airflow.live_operator import LiveServerOperator
@@ -29,8 +30,10 @@ __all__ = [
     "IngestOperator",
     "LiveServerOperator",
     "UpkeepOperator",
+    "build_approval_dags",
     "build_dags",
     "build_upkeep_dag",
+    "complete_hours_asset",
     "refuse_broken_graphs",
 ]
 
@@ -40,8 +43,10 @@ _MODULES = {
     "IngestOperator": "ingest_operator",
     "LiveServerOperator": "live_operator",
     "UpkeepOperator": "upkeep_operator",
+    "build_approval_dags": "dag_factory",
     "build_dags": "dag_factory",
     "build_upkeep_dag": "dag_factory",
+    "complete_hours_asset": "assets",
     "refuse_broken_graphs": "dag_factory",
 }
 

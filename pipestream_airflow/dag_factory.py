@@ -1,4 +1,4 @@
-"""Builds Airflow DAGs from graphs. The only place where DAGs and their tasks are built.
+"""Builds Airflow DAGs from graphs: which DAGs there are, and those next to a graph's own (``graph_dag.py``).
 
 The same graph gives the same DAG on every parse (sorted, no clock, no network), so Airflow sees no new
 version until the graph changes.
@@ -8,59 +8,66 @@ from __future__ import annotations
 
 import logging
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, TriggerRule, get_parsing_context
+from airflow.sdk import DAG, get_parsing_context
 from airflow.sdk.exceptions import AirflowException
 
 from pipestream.errors import GraphInvalid, Problem
 from pipestream.graph.folder import check_graph_files, find_graph_files
 from pipestream.graph.model import GraphMode
-from pipestream.graph.order import DrainStep, drain_order
-from pipestream.ids import graph_dag_id
+from pipestream.ids import approval_dag_id, graph_dag_id, graph_of_dag_id
 from pipestream.settings import Settings, load_settings
-from pipestream.topic_names import TopicKind, node_topic
-from pipestream_airflow.drain_operator import DrainOperator
-from pipestream_airflow.drain_pool import POOL
-from pipestream_airflow.graph_doc import describe_graph
+from pipestream_airflow.assets import datasource_asset
+from pipestream_airflow.graph_dag import START_DATE, TASK_DEFAULTS, build_graph_dag
 from pipestream_airflow.ingest_operator import IngestOperator
 from pipestream_airflow.live_operator import LiveServerOperator
-from pipestream_airflow.run_params import form
 from pipestream_airflow.upkeep_operator import ExpireOperator, UpkeepOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pipestream.graph.model import Datasource, Graph
-
-START_DATE = datetime(2026, 1, 1, tzinfo=UTC)
-"""Fixed, because it is part of the DAG's version. No past intervals are run from it."""
-NOT_CRON = ("@once", "@continuous")
-"""Presets that are not cron expressions; Airflow does not backfill them."""
-TASK_DEFAULTS = {
-    "retries": 2,
-    "retry_delay": timedelta(seconds=30),
-    "retry_exponential_backoff": 2.0,
-    "max_retry_delay": timedelta(minutes=10),
-}
+    from pipestream_airflow.notify import OnDeadLetters
 
 log = logging.getLogger(__name__)
 
 
-def build_dags(folder: str | Path) -> dict[str, DAG]:
+def build_dags(
+    folder: str | Path,
+    *,
+    on_age_at_risk: Callable[[Any], Any] | None = None,
+    on_dead_letters: OnDeadLetters = None,
+) -> dict[str, DAG]:
     """Return a DAG for every valid graph of a folder, by its id; in a task, only the DAG that the task belongs to.
 
     A graph in design mode has none yet. A broken graph has none either; :func:`refuse_broken_graphs`, in a DAG file of
     its own, shows what is wrong with it.
 
     :param folder: a folder of graph files; a relative one is next to the file that calls this.
+    :param on_age_at_risk: called by the first task of a run if documents of a graph will be older than its
+        ``age_target_seconds``: a notifier of Airflow, or a function that takes a context. ``age`` in it says why.
+    :param on_dead_letters: a notifier of Airflow, or several, that are called once by a run that left dead letters;
+        None: the one that the settings name, if any. In its templates ``dead_letters.message`` is the text.
     """
-    dags, problems = _build_folder(_next_to_caller(folder), only=get_parsing_context().dag_id)
+    plan = partial(_plan_dags, on_age_at_risk=on_age_at_risk, on_dead_letters=on_dead_letters)
+    dags, problems = _build_folder(_next_to_caller(folder), only=get_parsing_context().dag_id, plan=plan)
     for problem in problems:
         log.warning("%s", problem)
+    return {dag.dag_id: dag for dag in dags}
+
+
+def build_approval_dags(folder: str | Path) -> dict[str, DAG]:
+    """Return, for every valid graph of a folder, the DAG that asks for approval before what cannot be undone.
+
+    A graph in design mode has none. What is wrong with a graph is shown where :func:`build_dags` is used.
+
+    :param folder: as for :func:`build_dags`.
+    """
+    dags, _ = _build_folder(_next_to_caller(folder), only=get_parsing_context().dag_id, plan=_plan_approvals)
     return {dag.dag_id: dag for dag in dags}
 
 
@@ -84,14 +91,21 @@ def _next_to_caller(folder: str | Path) -> Path:
     return Path(caller).absolute().parent / folder if caller else Path(folder).absolute()
 
 
-def _build_folder(folder: Path, only: str | None = None) -> tuple[list[DAG], list[Problem]]:
+Planned = dict[str, tuple[Path, "Callable[[], DAG]"]]
+"""How to build each DAG, by its id, and the file of its graph."""
+
+
+def _build_folder(
+    folder: Path, only: str | None = None, plan: Callable[..., Planned] | None = None
+) -> tuple[list[DAG], list[Problem]]:
     try:
-        found = check_graph_files(find_graph_files(folder))
+        files = find_graph_files(folder)
+        found = check_graph_files(files if only is None else files_of(only, files))
     except GraphInvalid as error:
         return [], [*error.problems]
     dags = []
     problems = list(found.problems)
-    for dag_id, (file, build) in _plan_dags(found.sound, load_settings(), problems).items():
+    for dag_id, (file, build) in (plan or _plan_dags)(found.sound, load_settings(), problems).items():
         if only not in (None, dag_id):
             continue
         try:
@@ -105,13 +119,47 @@ def _build_folder(folder: Path, only: str | None = None) -> tuple[list[DAG], lis
     return dags, problems
 
 
+def files_of(dag_id: str, files: Sequence[Path]) -> Sequence[Path]:
+    """Return the graph files that a DAG can be made from: those in which the id of its graph or datasource stands.
+
+    A task needs one DAG, and reading and checking the graphs of all others took most of its parse. If no file has the
+    id, because YAML can write it in other ways, these are all files.
+    """
+    name = graph_of_dag_id(dag_id)
+    ids = {name, name.removeprefix("live_"), name.removeprefix("ingest_")}
+    return [file for file in files if _has_one_of(ids, file)] or files
+
+
+def _has_one_of(ids: set[str], file: Path) -> bool:
+    try:
+        text = file.read_text(errors="replace")
+    except OSError:
+        return True  # what is wrong with it is said where it is checked
+    return any(each in text for each in ids)
+
+
 def _plan_dags(
-    graphs: Sequence[tuple[Path, Graph]], settings: Settings, problems: list[Problem]
-) -> dict[str, tuple[Path, Callable[[], DAG]]]:
+    graphs: Sequence[tuple[Path, Graph]],
+    settings: Settings,
+    problems: list[Problem],
+    on_age_at_risk: Callable[[Any], Any] | None = None,
+    on_dead_letters: OnDeadLetters = None,
+) -> Planned:
     """Return how to build each DAG: those of the graphs, then of their servers, then of their datasources."""
     usable = [(graph, file) for file, graph in graphs if graph.mode is not GraphMode.DESIGN]
-    planned: dict[str, tuple[Path, Callable[[], DAG]]] = {
-        graph_dag_id(graph.graph_id): (file, partial(build_dag, graph, file, settings)) for graph, file in usable
+    planned: Planned = {
+        graph_dag_id(graph.graph_id): (
+            file,
+            partial(
+                build_graph_dag,
+                graph,
+                file,
+                settings,
+                on_age_at_risk=on_age_at_risk,
+                on_dead_letters=on_dead_letters,
+            ),
+        )
+        for graph, file in usable
     }
     for graph, file in usable:
         if not graph.live.wanted:
@@ -141,50 +189,28 @@ def _plan_dags(
     return planned
 
 
+def _plan_approvals(
+    graphs: Sequence[tuple[Path, Graph]],
+    settings: Settings,
+    problems: list[Problem],  # noqa: ARG001 - their ids cannot be those of other DAGs
+) -> Planned:
+    """Return how to build the approval DAG of each graph."""
+    # Not at the top: other DAG files need not import the operators of people's decisions.
+    from pipestream_airflow.approval_dag import build_approval_dag
+
+    return {
+        approval_dag_id(graph.graph_id): (file, partial(build_approval_dag, graph, file, settings))
+        for file, graph in graphs
+        if graph.mode is not GraphMode.DESIGN
+    }
+
+
 def live_dag_id_of(graph: Graph) -> str:
     return f"pipestream_live_{graph.graph_id}"
 
 
 def ingest_dag_id_of(datasource: Datasource) -> str:
     return f"pipestream_ingest_{datasource.datasource_id}"
-
-
-def build_dag(graph: Graph, file: Path, settings: Settings) -> DAG:
-    """Return the DAG that drains a graph's topics in its order, so that one run carries a document through.
-
-    :param file: the file the graph was read from; its drain jobs read it again.
-    """
-    steps = drain_order(graph, settings.cycle_passes)
-    dag = DAG(
-        graph_dag_id(graph.graph_id),
-        description=graph.description.strip().partition("\n")[0] or graph.name or None,
-        doc_md=describe_graph(graph),
-        schedule=timetable_of(graph),
-        start_date=START_DATE,
-        catchup=False,
-        # Two runs of one graph would only wait for each other's leases.
-        max_active_runs=1,
-        tags=["pipestream", f"cluster:{graph.cluster_id}"],
-        params=form(sorted({step.topic for step in steps}), settings.drain_budget),
-        default_args=TASK_DEFAULTS,
-    )
-    tasks = [
-        _drain_task(dag, file, step, task_id, settings)
-        for step, task_id in zip(steps, task_ids(steps, graph.cluster_id), strict=True)
-    ]
-    for task, step in zip(tasks, steps, strict=True):
-        task.set_upstream([tasks[index] for index in step.after])
-    return dag
-
-
-def timetable_of(graph: Graph) -> str | CronDataIntervalTimetable | None:
-    """Return when a graph's runs start. With a cron expression, each run covers the time since the run before.
-
-    Set explicitly, because with Airflow's default the runs of a backfill have no data interval.
-    """
-    if not graph.schedule or graph.schedule in NOT_CRON:
-        return graph.schedule or None
-    return CronDataIntervalTimetable(graph.schedule, timezone="UTC")
 
 
 def build_ingest_dag(graph: Graph, datasource: Datasource, file: Path) -> DAG:
@@ -199,7 +225,13 @@ def build_ingest_dag(graph: Graph, datasource: Datasource, file: Path) -> DAG:
         tags=["pipestream", "ingest", f"cluster:{graph.cluster_id}"],
         default_args=TASK_DEFAULTS,
     )
-    IngestOperator(dag=dag, task_id="ingest", datasource_id=datasource.datasource_id, graph_file=str(file))
+    IngestOperator(
+        dag=dag,
+        task_id="ingest",
+        datasource_id=datasource.datasource_id,
+        graph_file=str(file),
+        outlets=[datasource_asset(datasource.datasource_id)],
+    )
     return dag
 
 
@@ -247,45 +279,3 @@ def build_upkeep_dag() -> DAG:
     UpkeepOperator(dag=dag, task_id="tidy_ledger")
     ExpireOperator(dag=dag, task_id="expire_documents")
     return dag
-
-
-def task_ids(steps: Sequence[DrainStep], cluster_id: str) -> list[str]:
-    """Return a readable task id for each step.
-
-    :raises ValueError: two steps would have the same, as a node ``intake_a`` and a datasource ``a`` do.
-    """
-    found: dict[str, DrainStep] = {}
-    for step in steps:
-        task_id = _task_id(step, cluster_id)
-        other = found.setdefault(task_id, step)
-        if other is not step:
-            raise ValueError(f"{other.topic} and {step.topic} would both be task {task_id}; rename one")
-    return list(found)
-
-
-def _task_id(step: DrainStep, cluster_id: str) -> str:
-    if step.kind is TopicKind.INTAKE:
-        name = f"intake_{step.datasource_id}"
-    elif step.kind is TopicKind.BRIDGE:
-        name = f"bridge_{step.node_id}"
-    elif step.topic == node_topic(cluster_id, step.node_id):
-        name = step.node_id
-    else:  # an edge with a topic of its own, so the node has several
-        name = f"{step.node_id}__from_{step.topic}"
-    return f"drain_{name}" + (f"__pass{step.pass_number}" if step.pass_number > 1 else "")
-
-
-def _drain_task(dag: DAG, file: Path, step: DrainStep, task_id: str, settings: Settings) -> DrainOperator:
-    return DrainOperator(
-        dag=dag,
-        task_id=task_id,
-        topic=step.topic,
-        graph_file=str(file),
-        consul_conn_id=settings.consul_conn_id,
-        pool=POOL,
-        # Airflow starts several runs of a backfill at once, next to the scheduled ones. Behind intake they share a
-        # lane: each waits for its turn. Without that, it would be skipped because another run has the lease.
-        max_active_tis_per_dag=None if step.kind is TopicKind.INTAKE else 1,
-        # A topic in which nothing waits is skipped; the topics behind it must still be drained.
-        trigger_rule=TriggerRule.NONE_FAILED,
-    )

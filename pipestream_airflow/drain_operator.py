@@ -1,4 +1,4 @@
-"""The operator that drains one topic: a cheap check, then a Spark job."""
+"""The operator that drains one topic: a cheap check, then a drain on Spark."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import tempfile
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -19,24 +20,39 @@ from airflow.sdk.exceptions import (
     AirflowSkipException,
 )
 
+from pipestream.api.runs import run_request
+from pipestream.deployment.versions import find_version
+from pipestream.drain.backfill import hash_of_then
 from pipestream.drain.check import find_reason_to_skip
 from pipestream.drain.job import find_drain_job, job_arguments
-from pipestream.drain.report import EMPTY, SKIPPED, DrainFailure, read_outcome
+from pipestream.drain.report import EMPTY, SKIPPED, DrainFailure, DrainReport, read_outcome
 from pipestream.drain.request import DrainRequest
-from pipestream.errors import TerminalError
+from pipestream.errors import PipestreamError, TerminalError
+from pipestream.graph.flow import topic_targets
 from pipestream.graph.load import load_graph
+from pipestream.graph.proto import graph_hash
+from pipestream.graph.write import to_yaml
+from pipestream.local.spark_driver import SUBMIT_OPTIONS, submit_options
 from pipestream.topic_names import is_intake
+from pipestream.views.lineage import drain_lineage
+from pipestream_airflow.assets import find_updated
 from pipestream_airflow.consul_hook import lease_settings
-from pipestream_airflow.drain_links import SparkUiLink
+from pipestream_airflow.drain_links import DeadLettersLink, LedgerLink, SparkUiLink, TopicLink
+from pipestream_airflow.lineage import to_openlineage
 from pipestream_airflow.run_params import RunParams
 from pipestream_airflow.submit_hook import DrainSubmitHook
+from pipestream_spark.choice import find_connect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from pipestream.drain.backfill import Backfill
+    from pipestream.graph.model import Graph
+    from pipestream.settings import Settings
+    from pipestream_spark.connect_runner import ConnectRunner
 
 _SPARK_OPTIONS = (
     "conf",
@@ -52,8 +68,11 @@ _SPARK_OPTIONS = (
     "verbose",
 )
 """Parameters that are passed on to spark-submit as they are."""
+_DRIVER_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 LEASE_PAUSE = timedelta(seconds=30)
 """How long a backfill waits before it asks again for a lease that another run holds."""
+SPARK_CONNECTION = "spark_default"
+STOPPED_EARLY = "the task was stopped before Spark was started"
 SPARK_UI = re.compile(r"Spark UI at (https?://\S+)")
 """How ``pipestream_spark/runner.py`` says where Spark's pages are."""
 
@@ -69,11 +88,14 @@ class DrainOperator(BaseOperator):
     transient failure is retried by Airflow; the retry has the same run id, so it resumes the plan of the try
     before it. A terminal failure is not retried. Returns the run's report.
 
-    The driver runs in the task (client deploy mode), so a task that is killed ends its Spark job.
+    The setting ``spark_mode`` says how it uses Spark. On a Spark Connect server the task itself plans the drain and
+    records it, and only the ranges run on the server. Otherwise the task submits a job, whose driver runs next to it
+    (client deploy mode). In both cases a task that is killed ends what it has started. With ``auto``, a task that has
+    options of spark-submit, or another connection than ``spark_default``, is submitted.
 
     :param topic: the topic to drain. (templated)
     :param graph_file: path of the graph's file, which the job reads again. (templated)
-    :param conn_id: the Spark connection, which says where the master is.
+    :param conn_id: the Spark connection, which says to which master a drain is submitted.
     :param consul_conn_id: the connection that says where Consul is; None: the settings say it.
     :param conf: Spark configuration properties. (templated)
     :param files: files for the working folder of each executor, separated by commas. (templated)
@@ -100,14 +122,14 @@ class DrainOperator(BaseOperator):
         "properties_file",
     )
     ui_color = "#dbeafe"
-    operator_extra_links = (SparkUiLink(),)
+    operator_extra_links = (SparkUiLink(), TopicLink(), LedgerLink(), DeadLettersLink())
 
     def __init__(
         self,
         *,
         topic: str,
         graph_file: str,
-        conn_id: str = "spark_default",
+        conn_id: str = SPARK_CONNECTION,
         consul_conn_id: str | None = None,
         conf: dict[str, str] | None = None,
         files: str | None = None,
@@ -142,29 +164,64 @@ class DrainOperator(BaseOperator):
         _positive("stop_timeout_s", stop_timeout_s)
         self.stop_timeout_s = stop_timeout_s
         self._hook: DrainSubmitHook | None = None
+        self._runner: ConnectRunner | None = None
         self._is_killed = False
         self.spark_ui = ""
         """Where Spark's pages about the job of this try are, once the job has said so."""
+        self._drained: tuple[DrainReport, Graph] | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:
-            request = self._request(context)
+            request = self.request(context)
             self._skip_if_pointless(request)
-            job = find_drain_job()
+            settings, _ = lease_settings(self.consul_conn_id)
+            self._runner = find_connect(settings, needs_submit=self._needs_submit())
+            job = "" if self._runner else find_drain_job()
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error
+        if self._runner is not None:
+            return self._drain_here(request, settings, self._runner)
+        return self._submit(request, job, context)
+
+    def _needs_submit(self) -> str:
+        """Return why this drain must be submitted; empty if it need not."""
+        if options := [name for name in _SPARK_OPTIONS if getattr(self, name)]:
+            return f"the task has options of spark-submit: {', '.join(options)}"
+        return "" if self.conn_id == SPARK_CONNECTION else f"the task names the Spark connection {self.conn_id}"
+
+    def _drain_here(self, request: DrainRequest, settings: Settings, runner: ConnectRunner) -> dict[str, Any]:
+        """Drain in this process, with the ranges on a Spark Connect server."""
+        with closing(runner):
+            if self._is_killed:  # before there was a runner to cancel
+                raise AirflowException(STOPPED_EARLY)
+            try:
+                report = run_request(request, settings, runner)
+            except PipestreamError as error:
+                _raise_failure(DrainFailure.of(error), error)
+            return self._take_report(report, request)
+
+    def _submit(self, request: DrainRequest, job: str, context: Context) -> dict[str, Any]:
+        """Drain by a Spark job."""
         if self._is_killed:
-            raise AirflowException("the task was stopped before Spark was started")
+            raise AirflowException(STOPPED_EARLY)
         with tempfile.TemporaryDirectory(prefix="pipestream-drain-") as folder:
             outcome_file = Path(folder) / "outcome.json"
             # A new hook for every try: `airflow dags test` retries on the same operator object.
-            self._hook = self.make_hook(job_arguments(request, Path(self.graph_file), outcome_file))
+            self._hook = self.make_hook(job_arguments(request, self._graph_file(request, Path(folder)), outcome_file))
             try:
                 self._hook.submit(job, on_line=partial(self._find_spark_ui, context))
             except AirflowException as error:
                 _explain_failure(outcome_file, error)
                 raise
-            return self._take_outcome(outcome_file, is_live=request.lane.is_live)
+            return self._take_outcome(outcome_file, request)
+
+    def _graph_file(self, request: DrainRequest, folder: Path) -> Path:
+        """Return a file with the request's graph: the DAG's, or one of an earlier version, written to a folder."""
+        if graph_hash(request.graph) == graph_hash(load_graph(Path(self.graph_file))):
+            return Path(self.graph_file)
+        file = folder / "graph.yaml"
+        file.write_text(to_yaml(request.graph), encoding="utf-8")
+        return file
 
     def make_hook(self, arguments: list[str]) -> DrainSubmitHook:
         """Return the hook that submits the drain job with these arguments."""
@@ -172,21 +229,39 @@ class DrainOperator(BaseOperator):
             conn_id=self.conn_id,
             name=f"pipestream {self.topic}",
             application_args=arguments,
-            env_vars=submit_environment(),
+            env_vars=submit_environment(self._driver_properties()),
             secret_vars=lease_settings(self.consul_conn_id)[1],
             **{name: getattr(self, name) for name in _SPARK_OPTIONS},
         )
 
+    def _driver_properties(self) -> str:
+        """Return the text of what this task sets for the driver's JVM."""
+        texts = [value for name, value in (self.conf or {}).items() if name in _DRIVER_OPTIONS]
+        if self.properties_file and (file := Path(self.properties_file)).is_file():
+            texts.append(file.read_text(errors="replace"))
+        return "\n".join(texts)
+
     def on_kill(self) -> None:
-        """Ask Spark to stop, and give it time: a killed job leaves its lease and its files behind."""
+        """Ask Spark to stop, and give a job time: a killed one leaves its lease and its files behind."""
         self._is_killed = True  # the task continues after this, and must not start Spark
+        if self._runner is not None:
+            self.log.info("cancelling the drain of %s", self.topic)
+            self._runner.cancel_all()
         if self._hook is None:
             return
         self.log.info("stopping the drain of %s", self.topic)
         if not self._hook.stop(self.stop_timeout_s):
             self.log.warning("the drain of %s did not stop in %g s and was killed", self.topic, self.stop_timeout_s)
 
-    def _request(self, context: Context) -> DrainRequest:
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:  # noqa: ARG002
+        """Tell OpenLineage what the drain read and wrote. Its provider calls this, where it is installed."""
+        if self._drained is None:
+            return to_openlineage(None)
+        report, graph = self._drained
+        settings, _ = lease_settings(self.consul_conn_id)
+        return to_openlineage(drain_lineage(report, graph, topic_targets(graph)[self.topic], settings))
+
+    def request(self, context: Context) -> DrainRequest:
         """Return what this task is to drain.
 
         :raises AirflowSkipException: this run does not drain the topic, even if records wait.
@@ -195,8 +270,13 @@ class DrainOperator(BaseOperator):
         backfill = self._backfill(params, context)
         if self.topic not in params.topics:
             raise AirflowSkipException(f"{self.topic} is not among the topics of this run")
+        graph = load_graph(Path(self.graph_file))
+        if backfill is not None and params.graph_version == "then":
+            settings, _ = lease_settings(self.consul_conn_id)
+            then = hash_of_then(backfill, settings, graph.graph_id, self.topic)
+            graph = find_version(settings, graph.graph_id, then)
         return DrainRequest(
-            graph=load_graph(Path(self.graph_file)),
+            graph=graph,
             topic=self.topic,
             run_id=name_run(context, self.task_id),
             budget=params.budget,
@@ -228,16 +308,22 @@ class DrainOperator(BaseOperator):
         self.log.info("%s; this backfill waits, and looks again in %.0f s", reason, LEASE_PAUSE.total_seconds())
         raise AirflowRescheduleException(datetime.now(UTC) + LEASE_PAUSE)  # type: ignore[no-untyped-call]
 
-    def _take_outcome(self, outcome_file: Path, *, is_live: bool) -> dict[str, Any]:
+    def _take_outcome(self, outcome_file: Path, request: DrainRequest) -> dict[str, Any]:
         outcome = read_outcome(outcome_file)
         if outcome is None or isinstance(outcome, DrainFailure):
             raise AirflowException(f"the drain of {self.topic} ended without a report; see its log above")
-        if outcome.status == SKIPPED and not is_live:
+        return self._take_report(outcome, request)
+
+    def _take_report(self, outcome: DrainReport, request: DrainRequest) -> dict[str, Any]:
+        if outcome.status == SKIPPED and not request.lane.is_live:
             self._come_back_later(outcome.reason)
         if outcome.status in (SKIPPED, EMPTY):
             raise AirflowSkipException(outcome.reason)
         for line in outcome.describe():
             self.log.info("%s", line)
+        self._drained = outcome, request.graph
+        # Airflow updates the assets that stand here when the task ends.
+        self.outlets = find_updated(self.outlets, request.graph, outcome.documents_out)
         return outcome.to_fields()
 
 
@@ -252,7 +338,7 @@ def name_run(context: Context, task_id: str) -> str:
     return f"{name}/{cleared}" if cleared else name
 
 
-def submit_environment() -> dict[str, str]:
+def submit_environment(driver_properties: str = "") -> dict[str, str]:
     """Return the variables that spark-submit needs in addition to those of this process.
 
     Without them Spark uses the first python3 on the PATH. If Airflow was started by its full path, the spark-submit of
@@ -263,6 +349,7 @@ def submit_environment() -> dict[str, str]:
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
         "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable),
         "PATH": os.pathsep.join([*filter(None, [os.environ.get("PATH")]), scripts]),
+        SUBMIT_OPTIONS: submit_options(properties=driver_properties),
     }
 
 
@@ -271,9 +358,12 @@ def _explain_failure(outcome_file: Path, error: AirflowException) -> None:
     outcome = read_outcome(outcome_file)
     if not isinstance(outcome, DrainFailure) or not outcome.error:
         return
-    if outcome.transient:
-        raise AirflowException(outcome.describe()) from error
-    raise AirflowFailException(outcome.describe()) from error
+    _raise_failure(outcome, error)
+
+
+def _raise_failure(failure: DrainFailure, cause: Exception) -> NoReturn:
+    """Raise an error that Airflow retries, or one that it does not."""
+    raise (AirflowException if failure.transient else AirflowFailException)(failure.describe()) from cause
 
 
 def _positive(name: str, value: Number | None) -> Number | None:

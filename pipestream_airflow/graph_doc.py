@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pipestream.graph.draw import to_mermaid
+from pipestream.graph.proto import graph_hash
+
 if TYPE_CHECKING:
     from pipestream.graph.model import Edge, Graph, Node
 
 
 def describe_graph(graph: Graph) -> str:
-    """Return a graph as Markdown: what it is, its datasources, nodes and edges."""
+    """Return a graph as Markdown: what it is, its version, its picture, its datasources, nodes and edges."""
     parts = [
         f"# {graph.name or graph.graph_id}",
         graph.description.strip(),
         (
             f"Graph `{graph.graph_id}` of cluster `{graph.cluster_id}`, generated from its graph file. "
-            f"A task drains one topic; a topic with nothing to drain is skipped."
+            f"The first task looks at all topics and skips those with nothing to drain; then a task drains each "
+            f"topic that is left; the last one reports what the run did."
         ),
+        f"Version `{graph_hash(graph)}`",
+        f"```mermaid\n{to_mermaid(graph)}```",
         _table(
             ("Datasource", "Account", "Enters at", "Schedule"),
             [

@@ -14,10 +14,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from pipestream.errors import TerminalError
 from pipestream.live.owner import GuardGone, OwnedServer, is_guarded, own_server, stop_abandoned
-from pipestream.live.servers import server_command, server_environment, server_stop_s, server_url
+from pipestream.live.servers import server_command, server_environment, server_url
 from pipestream.live.spec import Place, ServerSpec
 from pipestream.live.watch import look_at
 from pipestream.settings import load_settings
+from pipestream.stop_times import server_stop_s
 from pipestream_airflow.consul_hook import lease_settings
 from pipestream_airflow.live_links import HealthLink, MetricsLink
 from pipestream_airflow.live_watch import ServerWatch

@@ -41,7 +41,10 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "extra-links": [
+            "pipestream_airflow.drain_links.DeadLettersLink",
+            "pipestream_airflow.drain_links.LedgerLink",
             "pipestream_airflow.drain_links.SparkUiLink",
+            "pipestream_airflow.drain_links.TopicLink",
             "pipestream_airflow.live_links.HealthLink",
             "pipestream_airflow.live_links.MetricsLink",
         ],

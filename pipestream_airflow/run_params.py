@@ -1,18 +1,19 @@
-"""What a person may choose for one run of a graph's DAG: the form, and what was filled in."""
+"""What a person chose for one run of a graph's DAG, read from the form (``run_form.py``) and checked as a whole."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Param
-
-from pipestream.drain.backfill import Backfill, BackfillInvalid
+from pipestream.drain.backfill import Backfill, BackfillInvalid, parse_offsets
+from pipestream.errors import RequestInvalid
 from pipestream.times import to_utc
+from pipestream.topic_names import is_intake
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 MODES: dict[str, str] = {
     "catch_up": "Drain what waits in each topic, from where the last run ended.",
@@ -20,10 +21,20 @@ MODES: dict[str, str] = {
         "Drain the records of a time range again from the intake topics, in a lane of their own that moves no live "
         "head, then through the rest of the graph. Repeated for the same time range, it does nothing."
     ),
+    "offset_range": "The same for offsets of one intake topic.",
+    "documents": "The same for some documents: give their ids, and a time range if you know it.",
+    "dead_letters": "Send dead letters back to the topics that they came from, by the filters, then drain what waits.",
 }
 """The modes that a run may have, and what each does. This is the only list of them."""
-TIME = r"^(\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?)?$"
-"""ISO 8601. The form says `date-time`, so the UI shows a calendar, but Airflow does not check the value."""
+_USED_BY: dict[str, tuple[str, ...]] = {
+    "since": ("time_range", "documents", "dead_letters"),
+    "until": ("time_range", "documents", "dead_letters"),
+    "offsets": ("offset_range",),
+    "doc_ids": ("documents", "dead_letters"),
+    "nodes": ("dead_letters",),
+    "errors": ("dead_letters",),
+}
+"""Which modes look at a field. In another mode it would be ignored, so a value there is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,34 +47,73 @@ class RunParams:
     accept_failures: bool
     since: datetime | None = None
     until: datetime | None = None
+    offsets: tuple[str, ...] = ()
+    doc_ids: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    graph_version: str = "now"
+    dry_run: bool = False
 
     @classmethod
     def read(cls, params: Mapping[str, Any]) -> RunParams:
-        """Take the parameters out of a task's context; Airflow has checked them against the form.
+        """Take the parameters out of a task's context; Airflow has checked each of them against the form.
 
-        :raises BackfillInvalid: a value has the form of a time but is not one, such as 30 February.
+        :raises RequestInvalid: two fields contradict each other, or a value has the form of a time but is not one.
         """
-        return cls(
+        read = cls(
             mode=params["mode"],
             topics=frozenset(params["topics"]),
             budget=params["budget"],
             accept_failures=params["accept_failures"],
             since=_moment("since", params.get("since")),
             until=_moment("until", params.get("until")),
+            offsets=tuple(sorted(params.get("offsets") or ())),
+            doc_ids=tuple(sorted(params.get("doc_ids") or ())),
+            nodes=tuple(sorted(params.get("nodes") or ())),
+            errors=tuple(sorted(params.get("errors") or ())),
+            graph_version=params.get("graph_version") or "now",
+            dry_run=bool(params.get("dry_run")),
         )
+        read._check()
+        return read
+
+    def _check(self) -> None:
+        for name, modes in _USED_BY.items():
+            if getattr(self, name) and self.mode not in modes:
+                raise RequestInvalid(
+                    f"{name} is of no use in the mode {self.mode}: empty it, or choose the mode {' or '.join(modes)}"
+                )
+        if self.mode == "time_range" and self.since is None and self.until is None:
+            raise BackfillInvalid("mode time_range needs since, until or both")
+        if self.since and self.until and self.since >= self.until:
+            raise BackfillInvalid(f"since ({self.since}) must be before until ({self.until}): exchange them")
+        if self.mode == "documents" and not self.doc_ids:
+            raise BackfillInvalid("mode documents needs doc_ids: enter one id a line")
+        if self.mode == "offset_range":
+            parse_offsets(self.offsets)
+            if not self.offsets:
+                raise BackfillInvalid("mode offset_range needs offsets, such as 0:100-200")
+            if sum(map(is_intake, self.topics)) != 1:
+                raise BackfillInvalid("mode offset_range is about one intake topic: leave one of them in topics")
+        if self.graph_version == "then" and self.mode not in ("time_range", "offset_range", "documents"):
+            raise BackfillInvalid(
+                f"graph_version then is of a range that is drained again, and the mode {self.mode} drains what waits: "
+                f"choose now, or the mode time_range, offset_range or documents"
+            )
 
     def backfill(
         self, run_type: str, interval: tuple[datetime | None, datetime | None], run_after: datetime
     ) -> Backfill | None:
-        """Return the time range whose records are drained again, if this run is a backfill.
+        """Return the range whose records are drained again, if this run is a backfill.
 
-        Its id is derived from the time range, so a repeat is recognised, whatever the user and the time zone.
+        Its id is derived from what it covers, so a repeat is recognised, whatever the user and the time zone.
 
         :param run_type: Airflow's own backfills create one run per data interval: that interval is the time range.
         :param run_after: when the run was requested, which is the end of a time range without ``until``.
-        :raises BackfillInvalid: there is no such time range.
+        :raises BackfillInvalid: there is no such range.
         """
         # Airflow's times are pendulum's. They become ours here, before the core sees them.
+        asked_at = to_utc(run_after)
         if run_type == "backfill":
             since, until = (moment and to_utc(moment) for moment in interval)
             if since is None or until is None or since >= until:
@@ -71,13 +121,21 @@ class RunParams:
                     "this backfill's run has no data interval, so there is no time range to drain again: delete the "
                     "run and create the backfill again, or trigger the DAG in the mode time_range"
                 )
-        elif self.mode != "time_range":
-            return None
-        elif self.since is None and self.until is None:
-            raise BackfillInvalid("mode time_range needs since, until or both")
-        else:
-            since, until = self.since, self.until or to_utc(run_after)
-        return Backfill(f"time-{_stamp(since)}-{_stamp(until)}", since=since, until=until)
+            return Backfill(f"time-{_stamp(since)}-{_stamp(until)}", since=since, until=until)
+        if self.mode == "time_range":
+            since, until = self.since, self.until or asked_at
+            return Backfill(f"time-{_stamp(since)}-{_stamp(until)}", since=since, until=until)
+        if self.mode == "offset_range":
+            return Backfill(f"offsets-{_digest(self.offsets)}", offsets=parse_offsets(self.offsets))
+        if self.mode == "documents":
+            until = self.until or asked_at
+            name = _digest((*self.doc_ids, _stamp(self.since), _stamp(until)))
+            return Backfill(f"documents-{name}", since=self.since, until=until, doc_ids=self.doc_ids)
+        return None
+
+
+def _digest(parts: tuple[str, ...]) -> str:
+    return sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
 def _stamp(moment: datetime | None) -> str:
@@ -95,57 +153,3 @@ def _moment(name: str, text: str | None) -> datetime | None:
     except ValueError as error:
         raise BackfillInvalid(f"{name} is not a time: {text!r} ({error}); write e.g. 2026-03-01T00:00:00Z") from None
     return to_utc(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
-
-
-def form(topics: Sequence[str], budget: int) -> dict[str, Param]:
-    """Return the form: each parameter with its default, which is what a scheduled run uses."""
-    return {
-        "mode": Param(
-            "catch_up",
-            title="Mode",
-            type="string",
-            enum=sorted(MODES),
-            description_md="\n".join(f"- `{mode}`: {MODES[mode]}" for mode in sorted(MODES)),
-        ),
-        "topics": Param(
-            list(topics),
-            title="Topics",
-            type="array",
-            items={"type": "string", "enum": list(topics)},
-            examples=list(topics),
-            uniqueItems=True,
-            description_md="The topics to drain; the others are skipped in this run.",
-        ),
-        "budget": Param(
-            budget,
-            title="Budget",
-            type="integer",
-            minimum=1,
-            description_md="Most offsets this run drains from each slot of each topic; a time range is drained whole.",
-        ),
-        "since": Param(
-            None,
-            title="Since",
-            type=["null", "string"],
-            format="date-time",
-            pattern=TIME,
-            description_md="`time_range`: records from this time on; empty: from the topic's beginning.",
-        ),
-        "until": Param(
-            None,
-            title="Until",
-            type=["null", "string"],
-            format="date-time",
-            pattern=TIME,
-            description_md="`time_range`: records before this time; empty: up to when the run was requested.",
-        ),
-        "accept_failures": Param(
-            False,
-            title="Accept failures",
-            type="boolean",
-            description_md=(
-                "Write dead letters even if most records of a range fail. Otherwise such a run stops, "
-                "because the records are then seldom the cause."
-            ),
-        ),
-    }

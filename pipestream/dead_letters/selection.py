@@ -27,6 +27,8 @@ class Selection:
     letters: tuple[LetterId, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
+    graphs: tuple[str, ...] = ()
+    """The graphs that letters failed in: two may share a datasource. A letter that does not say it is of each."""
 
     def __post_init__(self) -> None:
         if any(moment is not None and moment.tzinfo is None for moment in (self.since, self.until)):
@@ -38,6 +40,7 @@ class Selection:
             and any(_any_matches(self.errors, name) for name in names_of(letter.error_kind))
             and (not self.doc_ids or letter.doc_id in self.doc_ids)
             and (not self.letters or letter.letter_id in self.letters)
+            and (not self.graphs or letter.graph_id in ("", *self.graphs))
             and (self.since is None or letter.failed_at >= self.since)
             and (self.until is None or letter.failed_at < self.until)
         )
@@ -51,6 +54,7 @@ class Selection:
             "letters": [str(letter) for letter in self.letters],
             "since": self.since.isoformat() if self.since else None,
             "until": self.until.isoformat() if self.until else None,
+            "graphs": list(self.graphs),
         }
 
     @classmethod
@@ -62,6 +66,8 @@ class Selection:
             letters=tuple(LetterId.parse(text) for text in values["letters"]),
             since=datetime.fromisoformat(values["since"]) if values["since"] else None,
             until=datetime.fromisoformat(values["until"]) if values["until"] else None,
+            # Plans that were written before there was this filter do not have it.
+            graphs=tuple(values.get("graphs", ())),
         )
 
 

@@ -138,6 +138,6 @@ def test_the_pages_of_spark_are_linked_while_the_job_runs(task, spark, context):
 
     task.execute(told)
 
-    (link,) = task.operator_extra_links
+    link, *_ = task.operator_extra_links
     assert pushed == [(link.xcom_key, "http://driver:4040")]
     assert link.get_link(task, ti_key=None) == "http://driver:4040"

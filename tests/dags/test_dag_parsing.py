@@ -14,6 +14,11 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
 
+from pipestream.graph.load import load_graph
+from pipestream.graph.proto import graph_hash
+from pipestream_airflow.dag_factory import files_of
+from pipestream_airflow.drain_operator import DrainOperator
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 CHAIN = """
@@ -74,14 +79,25 @@ def parse(folder: Path) -> DagBag:
 
 
 def upstream_of(dag) -> dict[str, set[str]]:
-    return {task.task_id: set(task.upstream_task_ids) for task in dag.tasks}
+    """Return what each drain waits for, among the drains."""
+    drains = {task.task_id for task in dag.tasks if task.task_id not in ("check", "report")}
+    return {task.task_id: task.upstream_task_ids & drains for task in dag.tasks if task.task_id in drains}
+
+
+def drains_of(dag) -> list[DrainOperator]:
+    return [task for task in dag.tasks if isinstance(task, DrainOperator)]
 
 
 def test_the_shipped_graphs_become_dags_without_import_errors():
     bag = parse(REPOSITORY / "dags")
 
     assert bag.import_errors == {}
-    assert set(bag.dags) == {"pipestream_sample", "pipestream_ingest_sample-files", "pipestream_upkeep"}
+    assert set(bag.dags) == {
+        "pipestream_sample",
+        "pipestream_sample.approve",
+        "pipestream_ingest_sample-files",
+        "pipestream_upkeep",
+    }
 
 
 def test_the_sample_graph_is_drained_in_its_order():
@@ -113,7 +129,7 @@ def test_a_chain_is_drained_from_intake_to_the_end(dags_folder, write_graph):
         "drain_enrich": {"drain_intake_files"},
         "drain_index": {"drain_enrich"},
     }
-    assert {task.task_id: task.topic for task in dag.tasks} == {
+    assert {task.task_id: task.topic for task in drains_of(dag)} == {
         "drain_intake_files": "intake.files",
         "drain_enrich": "pipestream.main.enrich",
         "drain_index": "pipestream.main.index",
@@ -163,7 +179,7 @@ def test_a_cycle_is_drained_in_passes(dags_folder, write_graph, monkeypatch):
 
     dag = parse(dags_folder).dags["pipestream_cycle"]
 
-    assert set(dag.task_dict) == {
+    assert {task.task_id for task in drains_of(dag)} == {
         "drain_intake_mails",
         *("drain_unpack", "drain_split"),
         *("drain_unpack__pass2", "drain_split__pass2"),
@@ -237,13 +253,14 @@ def test_a_dag_runs_once_at_a_time_and_catches_nothing_up(dags_folder, write_gra
     assert dag.max_active_runs == 1
     assert dag.catchup is False
     assert dag.start_date == datetime(2026, 1, 1, tzinfo=UTC)
-    assert dag.tags == {"pipestream", "cluster:main"}
+    assert dag.tags == {"pipestream", "cluster:main", "account:acme"}
+    assert {task.owner for task in dag.tasks} == {"acme"}
 
 
 def test_drains_share_a_pool_and_are_retried_with_growing_pauses(dags_folder, write_graph):
     write_graph("chain.yaml", CHAIN)
 
-    for task in parse(dags_folder).dags["pipestream_chain"].tasks:
+    for task in drains_of(parse(dags_folder).dags["pipestream_chain"]):
         assert task.pool == "pipestream_drains"
         assert task.retries == 2
         assert task.retry_exponential_backoff == 2
@@ -253,13 +270,47 @@ def test_drains_share_a_pool_and_are_retried_with_growing_pauses(dags_folder, wr
 def test_the_runs_of_a_backfill_wait_for_each_other_behind_intake(dags_folder, write_graph):
     write_graph("chain.yaml", CHAIN)
 
-    tasks = parse(dags_folder).dags["pipestream_chain"].tasks
+    tasks = drains_of(parse(dags_folder).dags["pipestream_chain"])
 
     assert {task.task_id: task.max_active_tis_per_dag for task in tasks} == {
         "drain_intake_files": None,
         "drain_enrich": 1,
         "drain_index": 1,
     }
+
+
+def test_a_check_comes_first_and_a_report_last_and_does_not_decide_how_the_run_ends(dags_folder, write_graph):
+    write_graph("fused.yaml", FUSED)
+
+    dag = parse(dags_folder).dags["pipestream_fused"]
+
+    tasks, drains = dag.task_dict, {task.task_id for task in drains_of(dag)}
+    assert dag.roots == [tasks["check"]]
+    assert tasks["check"].downstream_task_ids == {"drain_intake_scans", "drain_second", "report"}
+    assert tasks["report"].upstream_task_ids == drains | {"check"}
+    assert tasks["report"].is_teardown
+    assert not tasks["report"].on_failure_fail_dagrun
+
+
+def test_drains_of_a_stage_are_a_group_and_task_ids_do_not_depend_on_it(dags_folder, write_graph):
+    write_graph("fused.yaml", FUSED)
+
+    groups = parse(dags_folder).dags["pipestream_fused"].task_group.children
+
+    assert {name: sorted(group.children) for name, group in groups.items() if hasattr(group, "children")} == {
+        "intake": ["drain_intake_scans"],
+        "stage_2": ["drain_second"],
+        "stage_3": ["drain_third"],
+    }
+
+
+def test_the_page_of_a_dag_shows_the_graphs_picture_and_version(dags_folder, write_graph):
+    file = write_graph("chain.yaml", CHAIN)
+
+    page = parse(dags_folder).dags["pipestream_chain"].doc_md
+
+    assert graph_hash(load_graph(file)) in page
+    assert "```mermaid\nflowchart LR" in page
 
 
 def test_the_page_of_a_dag_shows_nodes_and_edges(dags_folder, write_graph):
@@ -472,3 +523,21 @@ def test_a_parse_in_another_interpreter_gives_the_same_bytes(dags_folder, write_
     graphs = {"pipestream_chain", "pipestream_cycle", "pipestream_fused", "pipestream_calls"}
     assert set(here) == {*graphs, "pipestream_live_calls"}
     assert serialize_elsewhere(dags_folder) == json.dumps(here, sort_keys=True)
+
+
+def test_a_task_reads_the_graphs_of_its_own_dag_only(dags_folder, write_graph, monkeypatch):
+    for number in range(3):
+        write_graph(f"other{number}.yaml", CYCLE.replace("cycle", f"other{number}").replace("mails", f"m{number}"))
+    write_graph("chain.yaml", CHAIN)
+    write_graph("calls.yaml", LIVE)
+    write_graph("broken.yaml", BROKEN)
+    files = sorted((dags_folder / "graphs").iterdir())
+
+    assert [file.name for file in files_of("pipestream_chain", files)] == ["chain.yaml"]
+    assert [file.name for file in files_of("pipestream_live_calls", files)] == ["calls.yaml"]
+    assert [file.name for file in files_of("pipestream_ingest_m2", files)] == ["other2.yaml"]
+    assert files_of("pipestream_nowhere-to-be-found", files) == files
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "pipestream_chain")
+    bag = parse(dags_folder)
+    assert "pipestream_chain" in bag.dags
+    assert "pipestream_other0" not in bag.dags

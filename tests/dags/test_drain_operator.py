@@ -337,6 +337,21 @@ def test_the_parameters_for_spark_are_passed_on(spark, context, task):
     assert spark.option("--total-executor-cores") == "4"
 
 
+@pytest.mark.usefixtures("nothing_against_it")
+@pytest.mark.parametrize("where", ["conf", "properties_file"])
+def test_a_collector_that_the_task_sets_is_the_only_one_of_the_driver(
+    spark, context, task, tmp_path, monkeypatch, where
+):
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    file = tmp_path / "spark.properties"
+    file.write_text("spark.driver.extraJavaOptions -XX:+UseG1GC\n")
+    chosen = {"conf": {"spark.driver.extraJavaOptions": "-XX:+UseG1GC"}} if where == "conf" else {where: str(file)}
+
+    DrainOperator(task_id="drain", topic=task.topic, graph_file=task.graph_file, **chosen).execute(context())
+
+    assert "UseSerialGC" not in spark.environment["SPARK_SUBMIT_OPTS"]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"executor_cores": 0}, {"num_executors": -1}, {"driver_memory": "lots"}, {"stop_timeout_s": 0}],

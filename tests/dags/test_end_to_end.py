@@ -33,9 +33,11 @@ from pipestream_testing.books import (
     UPKEEP_DAG,
     Books,
 )
+from pipestream_testing.letters_dag import LETTERS, SERVERS, Letters
 from pipestream_testing.live_dag import DAG as LIVE_DAG
 from pipestream_testing.live_dag import TASK as LIVE_TASK
 from pipestream_testing.live_dag import Client, LiveDag, runs_of
+from pipestream_testing.parcels_dag import HOURLY, PARCELS, Parcels
 
 pytestmark = [pytest.mark.stack, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -52,8 +54,14 @@ def books(tmp_path_factory, _only_our_settings, live) -> Iterator[Books]:
     # A day that ended half a day ago, so that no test runs over the end of an interval.
     until = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=12)
     graph = GRAPH.replace("SCHEDULE", f"0 {until.hour} * * *").replace("GATE", str(folder))
-    files = {"tiny_live": live.dag_file}
-    with airflow_stack(folder, "full", {"books": graph}, {"PIPESTREAM_LEDGER_URI": LEDGER}, files) as stack:
+    files = {"tiny_live": live.dag_file, "hourly_parcels": HOURLY}
+    graphs = {"books": graph, "letters": LETTERS, "parcels": PARCELS}
+    environment = {
+        "PIPESTREAM_LEDGER_URI": LEDGER,
+        "PIPESTREAM_ARRIVAL_POLL_S": "1",
+        "PIPESTREAM_ARRIVAL_REPEAT_S": "120",
+    }
+    with airflow_stack(folder, "full", graphs, environment, files) as stack:
         yield Books(stack, folder, (until - timedelta(days=1), until))
 
 
@@ -102,7 +110,7 @@ def _watch(books: Books, run_id: str, lease_name: str) -> Drained:
     assert lease is not None, f"nobody holds {lease_name}"
     books.gate.open()
     books.airflow.wait_for_run(DAG, run_id)
-    tasks = books.airflow.tasks(DAG, run_id)
+    tasks = books.airflow.drains(DAG, run_id)
     heads, offsets = books.ledger.heads("books", INTAKE, [0, 1]), books.pipeline.group_offsets(INTAKE)
     return Drained(run_id, tasks, lease, session, live_lease, books.entries(), heads, offsets, *books.ended())
 
@@ -135,6 +143,8 @@ def test_the_ingestion_dag_stores_the_files_on_s3_and_publishes_each_once(books,
         "unchanged": 0,
         "published": len(FILES),
         "failed": 0,
+        "left_out": {},
+        "stopped": "",
     }
     published = [found.stream.document_ref.object_key for found in books.pipeline.read(INTAKE)]
     with open_store(books.settings.store_uri, books.settings) as store:
@@ -151,10 +161,22 @@ def test_a_scheduled_run_takes_every_document_to_its_end_once(scheduled):
     assert scheduled.dead == Counter(["bad-0", "bad-1"])
 
 
+def test_the_last_task_reports_what_the_run_did(books, scheduled):
+    report = books.airflow.returned(DAG, scheduled.run_id, "report")
+
+    assert {each["topic"]: each["documents_in"] for each in report["topics"]} == {
+        INTAKE: len(FILES + EARLIER),
+        INDEX: len(FILES + EARLIER),
+    }
+    assert report["dead_letters"] == scheduled.dead.total()
+    assert "2 dead letters" in books.airflow.log(DAG, scheduled.run_id, "report")
+
+
 def test_the_run_works_on_the_spark_cluster(books, scheduled):
     said = books.airflow.log(DAG, scheduled.run_id, "drain_intake_books")
 
-    assert f"--master {books.settings.spark_master}" in said
+    assert "this drain runs on the Spark Connect server" in said
+    assert "Spark-Submit cmd" not in said
     assert books.settings.spark_master.startswith("spark://")
 
 
@@ -216,8 +238,8 @@ def test_the_live_ledger_joins_without_gap_or_overlap_after_a_backfill(books, ba
 def test_a_backfill_that_is_asked_for_again_does_nothing_and_says_so(books, backfilled):
     books.airflow.wait_for_backfill(books.post_backfill())
 
-    assert books.airflow.tasks(DAG, backfilled.run_id) == {"drain_intake_books": "skipped", "drain_index": "skipped"}
-    assert f"of {INTAKE} is finished" in books.airflow.log(DAG, backfilled.run_id, "drain_intake_books")
+    assert books.airflow.drains(DAG, backfilled.run_id) == {"drain_intake_books": "skipped", "drain_index": "skipped"}
+    assert f"of {INTAKE} is finished" in books.airflow.log(DAG, backfilled.run_id, "check")
     assert books.entries() == backfilled.entries
     assert books.ended() == (backfilled.happy, backfilled.dead)
 
@@ -312,6 +334,83 @@ def test_pausing_the_dag_stops_the_server_and_leaves_no_process(books, live, han
     wait_for(lambda: "running" not in runs_of(books.airflow, LIVE_DAG).values(), "the run has not ended")
     last = list(runs_of(books.airflow, LIVE_DAG))[-1]
     assert books.airflow.returned(LIVE_DAG, last, LIVE_TASK)["ended_by"] == "pause"
+
+
+# -- a live DAG runs the product's own servers ---------------------------------------------------
+
+
+def test_a_live_dag_runs_engine_repository_and_sidecar_until_it_is_paused(books):
+    letters = Letters(books)
+    letters.start()
+
+    letters.hand_over("by-grpc")
+    letters.upload("by-http")
+
+    wait_for(lambda: letters.ended() == Counter(["by-grpc", "by-http"]), "a document has not reached its end")
+    run_id = letters.pause()
+    assert letters.processes() == []
+    assert {task: letters.ended_by(run_id, task) for task in SERVERS} == dict.fromkeys(SERVERS, "pause")
+    assert letters.ledger_faults() == []
+    assert letters.ended() == Counter(["by-grpc", "by-http"])
+
+
+# -- documents arrive, and a run starts by itself ------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def parcels(books) -> Parcels:
+    started = Parcels(books)
+    started.start()
+    return started
+
+
+@pytest.fixture(scope="module")
+def arrived(parcels) -> str:
+    """The run that three documents of an earlier hour have started."""
+    parcels.send("p-0", "p-1", "p-2", hours_ago=1.5)
+    return parcels.wait_for_run(1)
+
+
+def test_documents_that_arrive_start_one_run_which_takes_them_to_their_end(parcels, arrived):
+    assert parcels.ended() == Counter(["p-0", "p-1", "p-2"])
+    assert (len(parcels.runs()), parcels.rings()) == (1, 1)
+
+
+def test_a_dag_behind_the_graph_runs_once_for_each_complete_hour(parcels, arrived):
+    told = parcels.told_hours(arrived)
+    begin = parcels.hour - timedelta(hours=2)
+
+    assert told[:2] == [f"{begin + timedelta(hours=number):%Y-%m-%dT%H:%M:%S}" for number in (0, 1)]
+    wait_for(lambda: set(parcels.hourly_runs()) >= set(told), "an hour has no run")
+    assert Counter(parcels.hourly_runs()) == Counter(told)
+
+
+def test_no_run_starts_before_enough_waits_and_then_exactly_one(parcels, arrived):
+    parcels.send("p-3", "p-4")
+    parcels.send("p-5")
+
+    again = parcels.wait_for_run(2)
+
+    assert parcels.ended() == Counter(f"p-{number}" for number in range(6))
+    assert (len(parcels.runs()), parcels.rings()) == (2, 2)
+    assert not set(parcels.told_hours(again)) & set(parcels.told_hours(arrived)), "an hour was told twice"
+
+
+@pytest.mark.slow
+def test_documents_whose_event_was_lost_start_a_run_later(parcels, arrived):
+    before, rings = len(parcels.runs()), parcels.rings()
+    parcels.pause()  # Airflow drops the events of a paused DAG
+    parcels.send("q-0", "q-1", "q-2")
+    wait_for(lambda: parcels.rings() > rings, "nobody noticed the documents")
+
+    parcels.unpause()
+
+    parcels.wait_for_run(before + 1)
+    assert {doc_id: count for doc_id, count in parcels.ended().items() if doc_id.startswith("q")} == {
+        "q-0": 1,
+        "q-1": 1,
+        "q-2": 1,
+    }
 
 
 def running_live(books: Books) -> str:

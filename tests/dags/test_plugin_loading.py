@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,7 +9,8 @@ from airflow import plugins_manager
 from airflow.sdk.exceptions import ParamValidationError
 
 from pipestream_airflow import drain_pool, registration
-from pipestream_airflow.run_params import MODES, RunParams, form
+from pipestream_airflow.run_form import form
+from pipestream_airflow.run_params import MODES, RunParams
 
 PACKAGE = Path(__file__).resolve().parents[2] / "pipestream_airflow"
 TOPICS = ["intake.files", "pipestream.main.enrich"]
@@ -50,6 +52,14 @@ def test_the_plugin_is_registered_by_its_folder_where_the_package_is_not_install
 
     assert errors == {}
     assert names.count("pipestream") == 1
+
+
+def test_the_plugin_does_not_import_the_app_of_the_pages():
+    code = "import sys, pipestream_airflow.registration; print('pipestream_airflow.web.app' in sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "False", "every task would wait for it"
 
 
 def test_a_task_runner_does_not_touch_the_pool(monkeypatch):
@@ -95,6 +105,7 @@ def test_the_form_refuses(name, value):
 def test_the_form_takes_a_time(moment):
     filled_in = {name: param.resolve() for name, param in form(TOPICS, 10).items()}
 
-    params = RunParams.read({**filled_in, "since": form(TOPICS, 10)["since"].resolve(moment)})
+    chosen = {"mode": "time_range", "since": form(TOPICS, 10)["since"].resolve(moment), "until": "2027-01-01"}
+    params = RunParams.read({**filled_in, **chosen})
 
     assert (params.since is None) == (not moment)

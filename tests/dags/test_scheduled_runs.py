@@ -93,7 +93,7 @@ class Installation:
         return self.airflow.log(self.dag_id, run_id, task_id)
 
     def tasks(self, run_id: str) -> dict[str, str]:
-        states = self.airflow.tasks(self.dag_id, run_id)
+        states = self.airflow.drains(self.dag_id, run_id)
         return {task.removeprefix("drain_").removeprefix(f"{self.name}-"): state for task, state in states.items()}
 
 
@@ -138,7 +138,7 @@ def test_a_run_of_the_form_catches_up_on_the_topics_it_chose(install):
     run_id = made.airflow.trigger(made.dag_id, mode="catch_up", topics=[made.intake], budget=100)
 
     assert made.tasks(run_id) == {"intake_form": "success", "second": "skipped"}
-    assert f"{made.second} is not among the topics of this run" in made.log(run_id, "drain_form-second")
+    assert f"{made.second} is not among the topics of this run" in made.log(run_id, "check")
     assert made.carried() == Counter(four("a", "b"))
     entries = made.ledger.entries(lane="form", topic=made.intake)
     assert {entry.run_id for entry in entries} == {f"pipestream_form/{run_id}/drain_intake_form"}
@@ -162,8 +162,8 @@ def test_a_time_range_of_the_form_is_drained_again_once_and_moves_no_live_head(i
     again = made.airflow.trigger(made.dag_id, mode="time_range", **same)
 
     assert made.tasks(again) == {"intake_range": "skipped", "second": "skipped"}
-    assert f"of {made.intake} is finished" in made.log(again, "drain_intake_range")
-    assert f"nothing to drain in {made.second}" in made.log(again, "drain_range-second")
+    assert f"of {made.intake} is finished" in made.log(again, "check")
+    assert f"nothing to drain in {made.second}" in made.log(again, "check")
     assert made.carried() == Counter(four("a"))
 
 
@@ -236,9 +236,9 @@ def test_a_backfill_created_again_does_nothing_new_and_says_so(backfilled):
     for days_ago in (4, 3):
         run_id = runs[f"{made.day(days_ago):%Y-%m-%d}"]["dag_run_id"]
         assert made.tasks(run_id) == {"intake_daily": "skipped", "second": "skipped"}
-        assert f"of {made.intake} is finished" in made.log(run_id, "drain_intake_daily")
+        assert f"of {made.intake} is finished" in made.log(run_id, "check")
     empty = runs[f"{made.day(2):%Y-%m-%d}"]["dag_run_id"]
-    assert "has no records of that time" in made.log(empty, "drain_intake_daily")
+    assert "has no records of that time" in made.log(empty, "check")
     assert [made.ledger.entries(lane=made.lane(days_ago)) for days_ago in (4, 3)] == entries
     assert {doc_id: made.carried()[doc_id] for doc_id in four("a", "b")} == dict.fromkeys(four("a", "b"), 2)
 

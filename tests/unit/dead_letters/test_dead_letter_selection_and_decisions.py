@@ -73,12 +73,29 @@ def test_a_letter_of_an_error_that_was_renamed_is_found_under_its_old_and_its_ne
         pytest.param(Selection(since=NOW - timedelta(days=1), until=NOW + timedelta(days=1)), True, id="in between"),
         pytest.param(Selection(letters=(LetterId(TOPIC, 0, 17),)), True, id="by name"),
         pytest.param(Selection(letters=(LetterId(TOPIC, 1, 17),)), False, id="another's name"),
+        pytest.param(Selection(graphs=("sample",)), True, id="a graph that it does not name"),
         pytest.param(Selection(nodes=("parse",), errors=("Other",)), False, id="all filters must hold"),
     ],
 )
 def test_a_selection_means_letters_for_which_all_filters_hold(selection, is_meant):
     assert selection.matches(letter()) is is_meant
     assert Selection.from_values(selection.to_values()) == selection
+
+
+def test_a_letter_of_another_graph_on_the_same_datasource_can_be_left_out():
+    of_unknown = letter()
+    of_sample = replace(of_unknown, graph_id="sample")
+
+    assert Selection(graphs=("sample",)).matches(of_sample)
+    assert Selection(graphs=("sample",)).matches(of_unknown)
+    assert not Selection(graphs=("other",)).matches(of_sample)
+
+
+def test_a_selection_that_was_written_before_there_was_a_filter_by_graph_is_read():
+    values = Selection(graphs=("sample",)).to_values()
+    del values["graphs"]
+
+    assert Selection.from_values(values) == Selection()
 
 
 def test_a_time_without_its_zone_is_refused():
