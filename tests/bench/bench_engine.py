@@ -41,7 +41,7 @@ from pipestream_testing.engine_processes import HANDOFF, EngineProcess
 pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
 ROUND_S = float(os.environ.get("BENCH_SECONDS", "4"))
-IN_FLIGHT = (1, 16, 256)
+IN_FLIGHT = tuple(int(each) for each in os.environ.get("BENCH_IN_FLIGHT", "1 16 256").split())
 CONNECTIONS = 4
 BATCH = 50
 STREAM = "/ai.pipestream.engine.v1.EngineV1Service/IntakeHandoffStream"
@@ -237,7 +237,8 @@ def test_engine_against_an_echo(echo_server, engine_server, unique):
             ("echo 10 KB", echo_server[1], echo.unary(ECHO, large.SerializeToString())),
             ("object 10 KB", served, engine.unary(HANDOFF, large.SerializeToString(), "accepted")),
         ]
-        rows = [await measure(what, at_once, pid, call) for what, pid, call in unary for at_once in IN_FLIGHT]
+        # What is compared is measured one right after the other: the load of the machine changes.
+        rows = [await measure(what, at_once, pid, call) for at_once in IN_FLIGHT for what, pid, call in unary]
         rows.append(await measure("stream, inline", 256, served, engine.stream(inline)))
         rows.append(await measure(f"batches of {BATCH}, inline", 8, served, engine.batch(inline)))
         await echo.close()

@@ -18,6 +18,7 @@ from pipestream.kafka.clients import idempotent_producer, range_consumer
 from pipestream.leases import TopicMode
 from pipestream.settings import CONFIG_VARIABLE
 from pipestream.stream.executors import RunnerExecutor
+from pipestream.stream.windows import Windows
 from pipestream.wire import PipeStream
 from pipestream_testing.streams import StreamThread, set_mode
 from pipestream_testing.waiting import wait_until
@@ -71,7 +72,7 @@ def measure(pipeline, topic, output):
             producer.produce(topic, stream.SerializeToString(), key=f"doc-{number}".encode(), partition=number % 2)
             producer.flush(60)
             if number < WARM_UP:
-                wait_until(lambda: len(seen) == len(sent), "it did not come out")
+                wait_until(lambda: len(seen) == len(sent), "it did not come out", timeout_s=400)
             time.sleep(PAUSE_S)
         wait_until(lambda: len(seen) == len(sent), "not all came out")
     return [seen[key] - sent[key] for key in list(sent)[WARM_UP:]]
@@ -105,7 +106,8 @@ def test_a_stream_on_spark_has_a_document_out_in_one_and_a_half_seconds(pipeline
     set_mode(pipeline.settings, topic, TopicMode.STREAMING)
     with closing(WarmSession("latency")) as session:
         runner = SparkRunner("latency", session.find)
-        executor = RunnerExecutor(pipeline.settings, runner, runner.cancel, Broker(pipeline.settings))
+        windows = Windows(session.find_most_windows)
+        executor = RunnerExecutor(pipeline.settings, runner, runner.cancel, Broker(pipeline.settings), windows)
         with StreamThread(pipeline, topic, executor=executor):
             took = measure(pipeline, topic, f"pipestream.{unique}.second")
 

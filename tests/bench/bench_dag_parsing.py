@@ -1,0 +1,46 @@
+"""Measure how long a DAG file takes to parse: 50 graphs of 100 nodes. The target is 2 s on one core.
+
+In CPU time, because other programs run on the machine. Airflow's own import is not among it: a DAG processor has it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+GRAPHS, NODES = 50, 100
+MODULE = "python:pipestream_testing.steps:pass_on"
+
+
+def write_graphs(folder: Path) -> None:
+    for number in range(GRAPHS):
+        nodes = [f"g{number}-n{index}" for index in range(NODES)]
+        lines = [f"graph: g{number}", f"cluster: c{number}", 'schedule: "0 6 * * *"', "datasources:"]
+        lines += [f"  - {{id: s{number}, account: acme, entry: {nodes[0]}}}", "nodes:"]
+        lines += [f'  - {{id: {node}, module: "{MODULE}"}}' for node in nodes]
+        lines += ["edges:", *(f"  - {{from: {a}, to: {b}, when: 'doc.doc_id != \"\"'}}" for a, b in pairwise(nodes))]
+        (folder / f"g{number}.yaml").write_text("\n".join(lines) + "\n")
+
+
+def parse_once(folder: Path) -> float:
+    from pipestream_airflow.dag_factory import build_dags
+
+    started = time.process_time()
+    dags = build_dags(folder)
+    assert len(dags) in (1, GRAPHS)
+    return time.process_time() - started
+
+
+def test_seconds_to_parse_fifty_graphs_of_a_hundred_nodes(tmp_path, monkeypatch):
+    write_graphs(tmp_path)
+    first, again = parse_once(tmp_path), parse_once(tmp_path)
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "pipestream_g7")
+    of_a_task = parse_once(tmp_path)
+    print(f"\n{GRAPHS} graphs of {NODES} nodes: {first:.2f} s the first time, {again:.2f} s again; ", end="")
+    print(f"a task, which builds its own DAG only: {of_a_task:.2f} s", file=sys.stdout)

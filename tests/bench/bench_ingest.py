@@ -1,0 +1,88 @@
+"""Ingest files of 1 KB from a folder and from an S3 prefix; against writing the same documents to the store alone.
+
+What is ingested is stored, remembered in the catalogue and published, each document once; that is checked by the intake
+topic before a rate is reported. The rival has the documents in memory and only puts them.
+"""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import urlsplit
+
+import pytest
+
+from pipestream.connectors.ingest import ingest
+from pipestream.graph.model import Connector, Datasource
+from pipestream.objects.store import open_store
+from pipestream.topics.admin import TopicAdmin
+from pipestream.topics.required import Purpose, TopicSpec
+from pipestream.wire import PipeDoc
+from pipestream_testing.bench import sized
+from pipestream_testing.pipeline import read_topic
+
+pytestmark = [pytest.mark.stack, pytest.mark.slow]
+
+FILES = sized(5_000, 1_000)
+ROUNDS = sized(3, 2)
+BODY = "x" * 1_000
+
+
+def datasource_of(settings, name: str, connector: Connector) -> Datasource:
+    TopicAdmin(settings).create([TopicSpec(f"intake.{name}", 2, None, Purpose.INTAKE)])
+    return Datasource(name, "acme", "triage", connector=connector)
+
+
+def ingested_per_s(settings, datasource: Datasource) -> float:
+    started = time.perf_counter()
+    report = ingest(settings, datasource)
+    took_s = time.perf_counter() - started
+    assert (report.new, report.published, report.failed) == (FILES, FILES, [])
+    published = [found.doc_id for found in read_topic(settings, f"intake.{datasource.datasource_id}")]
+    assert len(set(published)) == len(published) == FILES
+    return FILES / took_s
+
+
+def put_per_s(settings, prefix: str) -> float:
+    documents = [PipeDoc(doc_id=f"doc-{number:06}") for number in range(FILES)]
+    for document in documents:
+        document.search_metadata.body = BODY
+    items = [(f"documents/{prefix}/{each.doc_id}.pb", each.SerializeToString()) for each in documents]
+    with open_store(settings.store_uri, settings) as store:
+        started = time.perf_counter()
+        store.put_many(items)
+        took_s = time.perf_counter() - started
+        assert sum(1 for _ in store.list(f"documents/{prefix}")) == FILES
+    return FILES / took_s
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "files"
+    made.mkdir()
+    for number in range(FILES):
+        (made / f"file-{number:06}.txt").write_text(f"{number} {BODY}")
+    return made
+
+
+@pytest.fixture
+def prefix(settings, folder):
+    """The same files below a prefix of the stack's S3: the options of the connector."""
+    with open_store(settings.store_uri, settings) as store:
+        store.put_many([(f"files/{file.name}", file.read_bytes()) for file in folder.iterdir()])
+    place = urlsplit(settings.store_uri)
+    return {"bucket": place.netloc, "prefix": f"{place.path.strip('/')}/files"}
+
+
+def test_files_that_are_ingested(settings, unique, scenario, folder, prefix):
+    made = scenario("ingest", "Ingest files of 1 KB into S3")
+    rates: dict[str, list[float]] = {"folder": [], "S3 listing": [], "objects alone": []}
+    for number in range(ROUNDS):
+        of_folder = datasource_of(settings, f"{unique}-f{number}", Connector("folder", {"path": str(folder)}))
+        rates["folder"].append(ingested_per_s(settings, of_folder))
+        of_s3 = datasource_of(settings, f"{unique}-s{number}", Connector("s3", prefix))
+        rates["S3 listing"].append(ingested_per_s(settings, of_s3))
+        rates["objects alone"].append(put_per_s(settings, f"{unique}-{number}"))
+    for name, found in rates.items():
+        made.add(name, "documents/s", *found, is_rival=name == "objects alone")
+    for name in ("folder", "S3 listing"):
+        made.want(f"of objects alone, {name}", made.median(name) / made.median("objects alone"), at_least=0.8)
