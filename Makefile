@@ -12,7 +12,7 @@ ARGS ?=
 # three. All tests of a file run in one process, because the file may start servers of its own.
 SIDE_BY_SIDE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help reference setup setup-dev demo test test-stack check format faults bench up down status proto requirements wheel clean
+.PHONY: help reference setup setup-dev demo test test-stack check format faults bench bench-quick up down status proto requirements wheel clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,8 +55,13 @@ format: $(READY_DEV) ## format the code, and fix what can be fixed automatically
 faults: $(READY_DEV) ## the long fault tests: kill, stop and cut off everything, lose nothing
 	@FAULTS=long $(BIN)/python -m pytest tests/faults --timeout 3600 $(SIDE_BY_SIDE) $(ARGS)
 
-bench: $(READY_DEV) ## measure, and print the numbers
-	@$(BIN)/python -m pytest tests/bench -m "slow or not slow" --timeout 3600 -s $(ARGS)
+bench: $(READY_DEV) ## measure against what people would use instead; results go to bench/ and docs/performance.md
+	@$(BIN)/python -m pytest tests/bench -m "slow or not slow" --timeout 3600 $(ARGS); \
+		failed=$$?; $(BIN)/python scripts/performance_page.py; exit $$failed
+
+bench-quick: $(READY_DEV) ## the same with less of everything, in a few minutes
+	@BENCH=quick $(BIN)/python -m pytest tests/bench -m "slow or not slow" --timeout 3600 $(ARGS); \
+		failed=$$?; $(BIN)/python scripts/performance_page.py; exit $$failed
 
 up: $(READY) ## start the local stack (PROFILE=full adds Consul, S3 and Spark)
 	@$(BIN)/pipestream up $(addprefix --profile ,$(PROFILE)) $(ARGS)
@@ -82,6 +87,7 @@ requirements: ## compile the requirements files from pyproject.toml: for running
 	@$(COMPILE) --extra all pyproject.toml --output-file requirements.txt
 	@$(COMPILE) --extra all --group dev --constraint requirements.txt pyproject.toml --output-file requirements-dev.txt
 	@$(COMPILE) --group build --constraint requirements-dev.txt --output-file requirements-build.txt
+	@$(COMPILE) tests/bench/rivals/requirements.in --output-file tests/bench/rivals/requirements.txt
 
 wheel: $(READY_DEV) ## build the wheel into dist/
 	@$(BIN)/python -m hatchling build --target wheel

@@ -13,6 +13,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - LeaseStoreUnavailable   the lease store did not answer
     - BrokerUnavailable       no Kafka broker answered (range)
     - SidecarUnavailable      a sidecar that is to be managed does not answer
+    - SourceUnavailable       the source of a connector did not answer
     - StoreUnavailable        the object store did not answer (range)
     - LedgerBusy              others wrote to the ledger at the same moment, so nothing was written
     - DatabaseUnavailable     PostgreSQL did not answer
@@ -25,11 +26,14 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - NotOwner                another process of the engine has the slot of a key (record)
     - SlotStopped             a slot of the engine stopped, or another process has it (record)
     - TasksFailed             Spark gave up on the tasks of a run, or they were cancelled
+    - SparkUnavailable        a Spark Connect server does not answer
     - PlannedTwice            another process planned the same action first [dead_letters.decisions]
     - GuardGone               the guard of a server does not answer [live.owner]
+    - ComparisonFailed        the process that compares two graphs ended without a result [comparison.apart]
   - TerminalError             a retry of the same work cannot succeed
     - SettingsInvalid         a setting has a value that cannot be used
     - ExtraMissing            a part is used whose libraries are not installed
+    - SparkRefused            a Spark Connect server does not accept the token
     - RequestInvalid          a command or a call asks for something impossible
       - BackfillInvalid       a backfill asks for something impossible [drain.backfill]
       - NodeProblems          a stream cannot be processed at its node [engine_server.nodes]
@@ -62,6 +66,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - KeyReused               an idempotency key comes again with other content (record)
     - AcceptedLogInvalid      the accepted log cannot be used as it is
     - RecordInvalid           a record is not a PipeStream, or lacks what a node needs (record)
+    - SegmentDamaged          a segment does not have the document that a reference names (record)
     - DocumentMissing         a reference names an object that is not there (record)
     - ConditionError          an edge's condition failed on a document (record)
     - MappingError            a mapping could not be applied to a document (record)
@@ -69,9 +74,13 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - HopsExceeded            a document took more hops than the graph allows (record)
     - StartUnknown            a group's offsets do not say where to start [offsets.start]
     - VersionMissing          there is no such version of a graph [deployment.versions]
+    - VersionConflict         a change of a graph starts from a version that is not active [deployment.versions]
+    - PipelineMissing         no graph of this id was applied, and no file has one [views.pipelines]
     - LetterMissing           no dead letter is at the place that an id names [dead_letters.browse]
     - NoWayBack               no topic leads to the node a dead letter failed at [dead_letters.destinations]
     - ActionConflict          an action's id was used before for something else [dead_letters.decisions]
+    - ApprovalNeeded          a replay is so large that somebody has to approve it [dead_letters.approval]
+    - HeadsMoved              a topic was drained since somebody looked where its heads are [drain.rebaseline]
   - RangeFailed               a task could not finish its range; its cause decides which [drain.range_task] (range)
   - DeadLettersOff            a document failed at a node without dead letters [engine.dead_letter_record] (range)
 
@@ -210,6 +219,10 @@ class SidecarUnavailable(TransientError):
         )
 
 
+class SourceUnavailable(TransientError):
+    """The source of a connector did not answer, or not as it should."""
+
+
 class StoreUnavailable(TransientError):
     """The object store did not answer, or not in time."""
 
@@ -292,6 +305,15 @@ class TasksFailed(TransientError):
         )
 
 
+class SparkUnavailable(TransientError):
+    """A Spark Connect server does not answer."""
+
+    def __init__(self, address: str, cause: str) -> None:
+        self.address = address
+        self.cause = cause
+        super().__init__(f"no Spark Connect server answers at {address} ({cause})")
+
+
 class SlotFull(Overloaded):
     """As many calls as an engine's slot takes wait for their transaction, so this one was not taken."""
 
@@ -342,6 +364,18 @@ class ExtraMissing(TerminalError):
         self.extra = extra
         self.module = module
         super().__init__(f'{module} is not installed; install it with: pip install "pipestream-airflow[{extra}]"')
+
+
+class SparkRefused(TerminalError):
+    """A Spark Connect server answers, but does not let this client in."""
+
+    def __init__(self, address: str, cause: str) -> None:
+        self.address = address
+        self.cause = cause
+        super().__init__(
+            f"the Spark Connect server at {address} refuses this client ({cause}); spark_connect_token must be the "
+            f"same for the server and its clients"
+        )
 
 
 class PluginBroken(TerminalError):
@@ -595,6 +629,20 @@ class RecordInvalid(TerminalError):
     """A record is not a PipeStream, or lacks what a node needs."""
 
     concerns = Concern.RECORD
+
+
+class SegmentDamaged(TerminalError):
+    """A segment does not have the document that a reference names: the reference or the bytes are wrong."""
+
+    concerns = Concern.RECORD
+
+    def __init__(self, place: str, reason: str) -> None:
+        self.place = place
+        self.reason = reason
+        super().__init__(
+            f"there is no whole document at {place}: {reason}; restore the object from a copy, or process the document "
+            f"again from where it came from"
+        )
 
 
 class DocumentMissing(TerminalError):

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pipestream.errors import ExtraMissing
 
-Extra = Literal["airflow", "spark", "consul", "s3", "live", "documents", "local"]
+Extra = Literal["airflow", "spark", "consul", "s3", "live", "documents", "connectors", "local"]
 
 
 @contextmanager

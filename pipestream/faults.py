@@ -19,9 +19,24 @@ ONCE_VARIABLE = "PIPESTREAM_FAULT_ONCE"
 LEASE_ACQUIRED = "lease-acquired"
 RECONCILED = "reconciled"
 PLAN_WRITTEN = "plan-written"
+CHUNK_READ = "chunk-read"
+"""The next chunk is read, and those before it are in progress."""
+CHUNK_HYDRATED = "chunk-hydrated"
 CHUNK_PROCESSED = "chunk-processed"
+SEGMENTS_BUILT = "segments-built"
+"""Documents of a chunk are put together in segments, with names that were just drawn, and nothing is stored yet."""
+CHUNK_STORED = "chunk-stored"
+"""The objects of a chunk are stored, and the chunk before it may not be committed yet."""
 CHUNK_PRODUCED = "chunk-produced"
 CHUNK_COMMITTED = "chunk-committed"
+PIECE_HANDED_OVER = "piece-handed-over"
+"""A piece of a sub-range is processed, and goes to the task that commits."""
+SUB_RANGE_PROCESSED = "sub-range-processed"
+"""All of a sub-range is processed. The task that commits begins when all sub-ranges of the wave are."""
+COMMITTER_FENCED = "committer-fenced"
+"""The task that commits has fenced every earlier one, and has not read the committed offset yet."""
+PIECES_GATHERED = "pieces-gathered"
+"""Pieces are gathered for a transaction that has not begun."""
 RANGES_DRAINED = "ranges-drained"
 RANGES_ENTERED = "ranges-entered"
 
@@ -40,6 +55,8 @@ OUTBOX_FENCED = "outbox-fenced"
 OUTBOX_CLAIMED = "outbox-claimed"
 OUTBOX_PUBLISHED = "outbox-published"
 OUTBOX_SETTLED = "outbox-settled"
+CONNECTOR_UPLOADED = "connector-uploaded"
+"""Documents of a connector are uploaded, and it is not remembered yet that they were seen."""
 
 STREAM_RECONCILED = "stream-reconciled"
 STREAM_TAKEN = "stream-taken"
@@ -49,7 +66,10 @@ POINTS = (
     LEASE_ACQUIRED,
     RECONCILED,
     PLAN_WRITTEN,
+    CHUNK_READ,
+    CHUNK_HYDRATED,
     CHUNK_PROCESSED,
+    CHUNK_STORED,
     CHUNK_PRODUCED,
     CHUNK_COMMITTED,
     RANGES_DRAINED,
@@ -57,9 +77,31 @@ POINTS = (
 )
 """The points of a drain, in the order that it reaches them."""
 
+SEGMENT_POINTS = (SEGMENTS_BUILT, CHUNK_STORED, CHUNK_PRODUCED, CHUNK_COMMITTED)
+"""The points around the segments of a chunk, which only nodes with that storage have."""
+
+SUB_RANGE_POINTS = (
+    CHUNK_READ,
+    CHUNK_HYDRATED,
+    CHUNK_PROCESSED,
+    CHUNK_STORED,
+    PIECE_HANDED_OVER,
+    SUB_RANGE_PROCESSED,
+    COMMITTER_FENCED,
+    PIECES_GATHERED,
+    CHUNK_PRODUCED,
+    CHUNK_COMMITTED,
+    RANGES_DRAINED,
+    RANGES_ENTERED,
+)
+"""The points of a drain in sub-ranges after its plan is written. It reaches the last two after every wave."""
+
 STREAM_POINTS = (
     STREAM_RECONCILED,
+    CHUNK_READ,
+    CHUNK_HYDRATED,
     CHUNK_PROCESSED,
+    CHUNK_STORED,
     CHUNK_PRODUCED,
     CHUNK_COMMITTED,
     STREAM_TAKEN,
@@ -82,7 +124,19 @@ UPLOAD_POINTS = (
 )
 """The points of an upload and of the relay that publishes it. It sends references as a drain sends a chunk."""
 
-ALL_POINTS = tuple(dict.fromkeys((*POINTS, *SLOT_POINTS, *STREAM_POINTS, *UPLOAD_POINTS)))
+ALL_POINTS = tuple(
+    dict.fromkeys(
+        (
+            *POINTS,
+            *SEGMENT_POINTS,
+            *SUB_RANGE_POINTS,
+            *SLOT_POINTS,
+            *STREAM_POINTS,
+            *UPLOAD_POINTS,
+            CONNECTOR_UPLOADED,
+        )
+    )
+)
 
 _ACTIONS = "pipestream_testing.fault_actions"
 

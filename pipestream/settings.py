@@ -138,7 +138,35 @@ class Settings(BaseSettings):
     cel_engine: Literal["cel-expr", "celpy"] = Field("cel-expr", description="Which engine evaluates conditions.")
 
     drain_budget: int = Field(100_000, ge=1, description="Most offsets one run drains from a slot of a topic.")
-    chunk_records: int = Field(2_000, ge=1, le=100_000, description="Records per Kafka transaction.")
+    sub_ranges: Literal["auto", "never", "always"] = Field(
+        "auto",
+        description="Whether several Spark tasks process one partition, each a sub-range of its offsets, while one "
+        "task commits their results in order: auto (if earlier runs of the topic show that it saves time), never or "
+        "always.",
+    )
+    sub_range_wave_s: float = Field(
+        30.0,
+        gt=0,
+        le=1_800,  # stored and not committed yet, documents look unreferenced: see retention/expire.py
+        description="About how many seconds the tasks of sub-ranges work before their results are committed and "
+        "recorded. A run that dies has to process at most so much again.",
+    )
+    chunk_records: int = Field(
+        10_000,
+        ge=1,
+        le=100_000,
+        description="Most records of a chunk, which is one Kafka transaction. Chunks start smaller, and grow while "
+        "their records are quick.",
+    )
+    chunk_bytes: int = Field(
+        16_000_000, ge=1, description="Bytes of records and fetched documents after which a chunk is cut."
+    )
+    in_flight_bytes: int = Field(
+        128_000_000,
+        ge=1,
+        description="Bytes of the chunks in progress in a task (input, outputs and objects) from which on no further "
+        "chunk is begun.",
+    )
     stream_record_s: float = Field(
         5.0, gt=0, le=3600, description="How often a stream records in the ledger what it has drained."
     )
@@ -147,6 +175,12 @@ class Settings(BaseSettings):
         gt=0,
         le=3600,
         description="How often a stream looks whether its graph, or what is wanted of its topic, changed.",
+    )
+    stream_window_s: float = Field(
+        5.0,
+        gt=0,
+        le=600,
+        description="How long a task of a streaming drain on Spark stays to drain what arrives. A stop waits for it.",
     )
     stream_budget: int = Field(
         10_000, ge=1, description="Most offsets a streaming drain on Spark drains from a slot at once."
@@ -315,11 +349,60 @@ class Settings(BaseSettings):
         "local[2]",
         description="Spark master of `pipestream drain --spark`; drains in Airflow use its connection spark_default.",
     )
+    spark_mode: Literal["auto", "connect", "submit"] = Field(
+        "auto",
+        description="How a drain on Spark runs: connect (on a Spark Connect server that is kept up), submit (a "
+        "spark-submit of its own), or auto (connect if the server answers, otherwise submit).",
+    )
+    spark_connect_url: str = Field(
+        "",
+        pattern=r"^(sc://[^\s/;@]+(/;use_ssl=(true|false))?)?$",
+        description="Spark Connect server, sc://HOST:PORT. On another machine it is reached by TLS, unless the URL "
+        "ends with /;use_ssl=false. Empty: none.",
+    )
+    spark_connect_token: SecretStr | None = Field(
+        None, min_length=1, description="Token that the Spark Connect server asks for, and that drains send."
+    )
+    arrival_records: int = Field(
+        1_000,
+        ge=1,
+        description="Schedule on_arrival: records that start a run when they wait. A graph may say otherwise.",
+    )
+    arrival_oldest_s: int = Field(
+        60,
+        ge=1,
+        description="Schedule on_arrival: how long the oldest record may wait before a run starts. A graph may say "
+        "otherwise.",
+    )
+    arrival_poll_s: float = Field(
+        10, gt=0, description="Schedule on_arrival: how often Airflow's triggerer asks Kafka what waits."
+    )
+    arrival_repeat_s: float = Field(
+        300,
+        gt=0,
+        description="Schedule on_arrival: how long enough must still wait until another run is started without any "
+        "progress since the last. After progress, a tenth of it.",
+    )
+    hour_grace_s: float = Field(
+        60,
+        ge=0,
+        description="Complete hours: how late the records of an hour may be written, and how far clocks may be apart.",
+    )
     cycle_passes: int = Field(3, ge=1, le=50, description="How often one run drains the topics of a cycle.")
 
     live_folder: Path = Field(
         Path(".pipestream/live"),
         description="Folder of the servers that Airflow keeps up: their sockets and their output. On a local disk.",
+    )
+    live_engine_address: str = Field(
+        "127.0.0.1:50051",
+        pattern=r"^[^\s:]+:\d{1,5}$",
+        description="Where the engine that Airflow starts takes calls, HOST:PORT.",
+    )
+    live_repository_address: str = Field(
+        "127.0.0.1:50061",
+        pattern=r"^[^\s:]+:\d{1,5}$",
+        description="Where the repository that Airflow starts takes gRPC calls, HOST:PORT.",
     )
     live_engine_url: str = Field(
         "http://127.0.0.1:9465",
@@ -358,6 +441,53 @@ class Settings(BaseSettings):
         "127.0.0.1",
         min_length=1,
         description="Address on which servers answer /metrics and /health. Neither asks for a login.",
+    )
+
+    web_timeout_s: float = Field(
+        5.0,
+        gt=0,
+        le=600,
+        description="How long the pages in Airflow wait for Kafka, PostgreSQL, the ledger and the leases. What does "
+        "not answer in time is left out, or answered with 503.",
+    )
+    web_action_s: float = Field(
+        60.0,
+        gt=0,
+        le=3600,
+        description="How long the pages in Airflow wait for an action: applying a graph, replaying dead letters. An "
+        "action that takes longer goes on.",
+    )
+    web_compare: bool = Field(
+        False,
+        description="Whether the pages in Airflow may compare a changed graph with the one in use. That runs its "
+        "modules in a process on the API server's machine; switch it on where those who edit graphs may run code "
+        "there. The local stack has it on. `pipestream graph compare` works either way.",
+    )
+    web_threads: int = Field(
+        8, ge=1, le=256, description="Questions that the pages in Airflow ask each kind of server at once."
+    )
+
+    approval_letters: int = Field(
+        500,
+        ge=0,
+        description="Most dead letters that the page, or a run of a graph's DAG, replays at once. More need an "
+        "approval, in the DAG pipestream_GRAPH.approve.",
+    )
+    approval_wait_hours: float = Field(
+        72.0, gt=0, le=8_760, description="How long an approval waits for an answer before it counts as rejected."
+    )
+    notify_share: float = Field(
+        0.01,
+        ge=0,
+        le=1,
+        description="Share of dead letters among the records of a topic above which a run of a graph's DAG calls the "
+        "notifier. A run with an error that is new calls it in any case.",
+    )
+    dead_letter_notifier: str = Field(
+        "",
+        pattern=r"^([A-Za-z_][\w.]*:[A-Za-z_]\w*)?$",
+        description="Notifier of Airflow that is told of dead letters, MODULE:NAME: a notifier, a list of them, or a "
+        "class of one. Empty: none, unless the DAG file names one.",
     )
 
     plugin_secrets: Annotated[Mapping[str, SecretStr], NoDecode] = Field(
@@ -436,6 +566,11 @@ def _read_table(given: Any, example: str) -> Mapping[str, Any]:
         # Not TypeError: pydantic does not catch it.
         raise ValueError(f"must be a JSON object such as {example}")  # noqa: TRY004
     return given
+
+
+def secret_settings() -> set[str]:
+    """Return the names of the settings that hold secrets."""
+    return {name for name, each in Settings.model_fields.items() if "SecretStr" in repr(each.annotation)}
 
 
 def config_file() -> Path | None:

@@ -47,18 +47,22 @@ def intake_topic(datasource_id: str) -> str:
     return str(TopicName(TopicKind.INTAKE, "", check_graph_id(datasource_id, "datasource id")))
 
 
+@lru_cache(maxsize=4_096)
 def node_topic(cluster_id: str, node_id: str) -> str:
     return _of_node(TopicKind.NODE, cluster_id, node_id)
 
 
+@lru_cache(maxsize=4_096)
 def bridge_topic(cluster_id: str, node_id: str) -> str:
     return _of_node(TopicKind.BRIDGE, cluster_id, node_id)
 
 
+@lru_cache(maxsize=4_096)
 def dead_letter_topic(cluster_id: str, node_id: str) -> str:
     return _of_node(TopicKind.DEAD_LETTERS, cluster_id, node_id)
 
 
+@lru_cache(maxsize=4_096)
 def intake_dead_letter_topic(datasource_id: str) -> str:
     return _of_node(TopicKind.DEAD_LETTERS, INTAKE_CLUSTER, datasource_id)
 
@@ -108,7 +112,6 @@ def parse_topic(topic: str) -> TopicName:
     )
 
 
-@lru_cache(maxsize=4_096)
 def _of_node(kind: TopicKind, cluster_id: str, node_id: str) -> str:
     check_graph_id(cluster_id, "cluster id")
     return str(TopicName(kind, cluster_id, check_graph_id(node_id, "node id")))

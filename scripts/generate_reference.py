@@ -1,4 +1,4 @@
-"""Write docs/cli.md and the tables of docs/graphs.md, settings.md and metrics.md from the code.
+"""Write docs/cli.md and the tables of docs/graphs.md, settings.md, metrics.md and scale.md from the code.
 
 With --check, say whether they are current.
 """
@@ -13,6 +13,7 @@ from typing import Any
 from cli_reference import cli_page
 from prometheus_client.metrics import MetricWrapperBase
 from pydantic import SecretStr
+from scale_model import scale_tables
 
 from pipestream.graph.format import json_schema
 from pipestream.local.spec import VARIABLES
@@ -107,6 +108,7 @@ def main() -> None:
         "cli.md": cli_page(),
         "graphs.md": fill((DOCS / "graphs.md").read_text(), graph_tables()),
         "metrics.md": fill((DOCS / "metrics.md").read_text(), metrics_tables()),
+        "scale.md": fill((DOCS / "scale.md").read_text(), scale_tables()),
         "settings.md": fill((DOCS / "settings.md").read_text(), settings_tables()),
     }
     for name, filled in pages.items():

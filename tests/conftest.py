@@ -20,6 +20,7 @@ from psycopg import sql
 from pipestream.local import ServerHandle, Stack, load_spec
 from pipestream_testing.oracle import Rounds
 from pipestream_testing.pipeline import Pipeline
+from pipestream_testing.scheduling import make_scheduler, turn_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,11 +37,16 @@ ROUNDS = pytest.StashKey[Rounds]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
-    """Run files that need no servers first and those that need Consul last: they are being built in the meantime."""
+    """Run files in the order that makes a whole run short."""
     needs: dict[Path, set[str]] = {}
     for item in items:
         needs.setdefault(item.path, set()).update(item.fixturenames, (mark.name for mark in item.iter_markers()))
-    items.sort(key=lambda item: [need in needs[item.path] for need in ("consul", "stack")])
+    items.sort(key=lambda item: turn_of(item.nodeid, needs[item.path]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return make_scheduler(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -138,6 +144,14 @@ def spark_cluster(stack: Stack) -> str:
 
 
 @pytest.fixture(scope="session")
+def spark_connect(stack: Stack, spark_cluster: str) -> ServerHandle:
+    """The stack's Spark Connect server, on its cluster. A test that breaks a server has one of its own."""
+    assert spark_cluster
+    stack.up(print, names=["spark-connect"])
+    return stack.server("spark-connect")
+
+
+@pytest.fixture(scope="session")
 def airflow_env(stack: Stack) -> dict[str, str]:
     """The environment for ``airflow`` commands: home and database are ready, no daemon runs."""
     return stack.prepare_airflow()
@@ -160,6 +174,13 @@ def settings(stack: Stack, unique: str, tmp_path: Path) -> Iterator[Settings]:
 def module_settings(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """The same for all tests of a file that share a server, whose names and graphs are then their own."""
     with _own_places(stack, f"t{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("module")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def session_settings(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """The same for all tests of a folder that share a server which is slow to start."""
+    with _own_places(stack, f"t{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("session")) as made:
         yield made
 
 

@@ -40,7 +40,12 @@ def validate_graph(file: Path | str, *, look_up: bool = True, ask_modules: bool 
 
 
 def apply_graph(
-    graph: GraphSource, *, applied_by: str = "", force: bool = False, settings: Settings | None = None
+    graph: GraphSource,
+    *,
+    applied_by: str = "",
+    force: bool = False,
+    base_version: int | None = None,
+    settings: Settings | None = None,
 ) -> Applied:
     """Make a graph the active one: create its topics, register them for leases and keep it as a version.
 
@@ -48,7 +53,9 @@ def apply_graph(
 
     :param applied_by: who applies it, for the history of versions; the user of this process unless given.
     :param force: delete topics that are no longer needed even if they hold unread records.
+    :param base_version: the version that must be active now; 0: none may be. Without it, whichever is.
     :raises GraphInvalid: the graph breaks a rule; nothing has changed.
+    :raises VersionConflict: another version is the active one.
     :raises TransientError: a server did not answer; apply it again.
     """
     from pipestream.deployment import apply
@@ -78,6 +85,7 @@ def apply_graph(
             applied_by=applied_by or user_name(),
             is_drained=is_drained,
             force=force,
+            base_version=base_version,
             file=file,
         )
 

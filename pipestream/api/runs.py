@@ -11,7 +11,8 @@ from typing import Protocol
 
 from pipestream.api.graphs import GraphSource, read_graph
 from pipestream.connectors.folder import FolderConnector
-from pipestream.connectors.ingest import IngestReport, find_datasource, ingest
+from pipestream.connectors.ingest import find_datasource, ingest
+from pipestream.connectors.report import IngestReport
 from pipestream.dead_letters import (
     Act,
     ActionReport,

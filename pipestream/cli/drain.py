@@ -35,7 +35,12 @@ BudgetOption = Annotated[
     ),
 ]
 AcceptOption = Annotated[bool, typer.Option("--accept-failures", help="Write dead letters even if most records fail.")]
-SparkOption = Annotated[bool, typer.Option("--spark/--local", help="Run the ranges on Spark, or in this process.")]
+SparkOption = Annotated[
+    bool,
+    typer.Option(
+        "--spark/--local", help="Run the ranges on Spark (the setting spark_mode says how), or in this process."
+    ),
+]
 StartOption = Annotated[
     str,
     typer.Option(
@@ -99,9 +104,9 @@ def drain(
 def run_request(settings: Settings, request: DrainRequest, *, spark: bool) -> DrainReport:
     """Drain, on Spark or in this process."""
     if spark:
-        from pipestream.cli.submit import submit_drain
+        from pipestream.cli.submit import drain_on_spark
 
-        return submit_drain(settings, request)
+        return drain_on_spark(settings, request)
     from pipestream.api import runs
 
     return runs.run_request(request, settings)

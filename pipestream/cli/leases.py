@@ -60,7 +60,7 @@ def list_leases(
 ) -> None:
     """Show every slot of every registered topic: its graph, its holder, until when, and the fencing token."""
     from pipestream.leases import open_lease_store
-    from pipestream.views.leases import slot_row
+    from pipestream.views.leases import NO_LEASES, slot_row
 
     settings = read_settings()
     has_leases = settings.leases != "none"
@@ -72,10 +72,7 @@ def list_leases(
         emit_json({"store": settings.leases, "replicas_apply": has_leases, "slots": rows})
         return
     if not has_leases:
-        say(
-            "No leases (PIPESTREAM_LEASES is none): replicas do not apply. Every run drains all partitions of its "
-            "topic, and as many drains run as are started; each record still comes out exactly once."
-        )
+        say(NO_LEASES)
     if not rows:
         say(f"no topics are registered in the {settings.leases} lease store; `pipestream graph apply` registers them")
     else:

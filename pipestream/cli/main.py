@@ -35,6 +35,7 @@ from pipestream.cli import (
     samples,
     settings,
     sidecar,
+    spark,
     stack,
     topics,
 )
@@ -74,6 +75,7 @@ for part in (
     drain,
     engine,
     sidecar,
+    spark,
     backfill,
     dlq,
     ledger,

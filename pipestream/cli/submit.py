@@ -1,10 +1,12 @@
-"""Drain on Spark: ``spark-submit`` as a child process."""
+"""Drain on Spark: in this process on a Spark Connect server that is up, or by ``spark-submit`` as a child process."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import tempfile
+from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from pipestream.drain.report import DrainFailure, DrainReport, read_outcome
 from pipestream.errors import TerminalError, TransientError
 from pipestream.graph.write import to_yaml
 from pipestream.local.jars import spark_home
+from pipestream.local.process import signals_as_exit
 from pipestream.local.spark import spark_programs_environment
 from pipestream.project import python_path
 
@@ -20,9 +23,26 @@ if TYPE_CHECKING:
     from pipestream.drain.request import DrainRequest
     from pipestream.settings import Settings
 
+# By name, not imported: the product itself stays free of Spark.
+_CHOICE = "pipestream_spark.choice"
 _STOP_TIMEOUT_S = 30.0
 # The job logs to both; our stdout is for results.
 _STDERR = 2
+
+
+def drain_on_spark(settings: Settings, request: DrainRequest) -> DrainReport:
+    """Drain where the setting ``spark_mode`` says, and return the report.
+
+    :raises TransientError: it failed, and the same run may be tried again.
+    :raises TerminalError: it failed for good, or could not be started.
+    """
+    from pipestream.api import runs
+
+    runner = import_module(_CHOICE).find_connect(settings)
+    if runner is None:
+        return submit_drain(settings, request)
+    with signals_as_exit(), closing(runner):
+        return runs.run_request(request, settings, runner)
 
 
 def submit_drain(settings: Settings, request: DrainRequest) -> DrainReport:

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +46,13 @@ def set_aside(folder: Path, http: Path, by_grpc: Path) -> None:
 
 
 @contextmanager
-def serving(arguments: Sequence[str], ready: str, config_file: Path, log_file: Path) -> Iterator[str]:
-    """Run a server of the product, and yield the address that its first line names; stop it gracefully.
+def serving(arguments: Sequence[str], ready: str, config_file: Path, log_file: Path) -> Iterator[Callable[[], str]]:
+    """Run a server of the product, and stop it gracefully.
+
+    Yields a function that waits until the server is ready and returns the address that its first line names. So several
+    servers can start side by side. It raises ``StackError`` if the server does not become ready.
 
     :param ready: a pattern of that line, with the address as its group.
-    :raises StackError: it did not become ready; the message has the last lines of its log.
     """
     log_file.parent.mkdir(parents=True, exist_ok=True)
     with log_file.open("wb") as log:
@@ -62,7 +65,7 @@ def serving(arguments: Sequence[str], ready: str, config_file: Path, log_file: P
             start_new_session=True,
         )
     try:
-        yield _await_ready(process, ready, log_file)
+        yield partial(_await_ready, process, ready, log_file)
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -73,6 +76,10 @@ def serving(arguments: Sequence[str], ready: str, config_file: Path, log_file: P
 
 
 def _await_ready(process: subprocess.Popen[bytes], ready: str, log_file: Path) -> str:
+    """Return a server's address.
+
+    :raises StackError: it did not become ready; the message has the last lines of its log.
+    """
     deadline = time.monotonic() + _READY_S
     while process.poll() is None and time.monotonic() < deadline:
         if found := re.search(ready, log_file.read_text(errors="replace")):

@@ -6,7 +6,8 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,8 +85,11 @@ def run_demo(tell: Tell, *, documents: int = 240, keep: bool = False) -> DemoRes
         graph = load_graph(graphs_folder(project) / "sample.yaml", look_up=True)
         with _running(stack, tell, keep=keep):
             settings = stack.settings()
-            ways = _bring_in(graph, stack, documents, tell)
-            _run_graph(graph, stack, tell)
+            # Airflow's database takes seconds to prepare, and the documents do not need it.
+            with ThreadPoolExecutor(1, "airflow") as pool:
+                environment = pool.submit(stack.prepare_airflow)
+                ways = _bring_in(graph, stack, documents, tell)
+            _run_graph(graph, stack, environment.result(), tell)
             tell("counting what came out, in the ledger and in the topics")
             audits = audit_graph(Broker(settings), Ledger(settings), graph)
             letters = list_dead_letters(settings, dead_letter_topics([graph], settings))
@@ -177,7 +181,8 @@ def _bring_in_live(source: Datasource, stack: Stack, by_http: Path, by_grpc: Pat
     logs = stack.spec.folder / "logs"
     engine = serving(ENGINE, ENGINE_READY, stack.config_file, logs / "engine.log")
     repository = serving(REPOSITORY, REPOSITORY_READY, stack.config_file, logs / "repository.log")
-    with repository as http_address, engine as grpc_address:
+    with repository as repository_ready, engine as engine_ready:
+        http_address, grpc_address = repository_ready(), engine_ready()
         tell(f"started the repository at http://{http_address} and the engine at {grpc_address}")
         uploaded = upload(http_address, source.datasource_id, by_http)
         tell(f"uploaded {len(uploaded)} documents over HTTP: POST /uploads/{source.datasource_id}")
@@ -186,12 +191,10 @@ def _bring_in_live(source: Datasource, stack: Stack, by_http: Path, by_grpc: Pat
     return {"HTTP upload": set(uploaded), "gRPC handoff": set(handed)}
 
 
-def _run_graph(graph: Graph, stack: Stack, tell: Tell) -> None:
-    environment = stack.prepare_airflow()
-    tell("prepared Airflow's database")
+def _run_graph(graph: Graph, stack: Stack, environment: Mapping[str, str], tell: Tell) -> None:
     dag_id = graph_dag_id(graph.graph_id)
     log_file = stack.spec.folder / "logs" / "dag-run.log"
-    tell(f"running DAG {dag_id} through Airflow: a Spark job per topic (log: {log_file})")
+    tell(f"running DAG {dag_id} through Airflow: a drain on Spark per topic (log: {log_file})")
 
     def tell_task(event: TaskEvent) -> None:
         if event.state == "started":

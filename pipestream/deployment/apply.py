@@ -85,12 +85,14 @@ def apply_graph(
     applied_by: str,
     is_drained: Callable[[str], bool] | None = None,
     force: bool = False,
+    base_version: int | None = None,
     admin: TopicAdmin | None = None,
     file: Path | None = None,
 ) -> Applied:
     """Make a graph the active one.
 
-    1. Check it, alone and together with the other active graphs. Nothing has changed if this fails.
+    1. Check it, alone and together with the other active graphs, and its base version. Nothing has changed if this
+       fails.
     2. Create and grow topics. After a crash from here on, apply it again.
     3. Register the drained topics in the lease store, a new one with as many slots as the graph says.
     4. Record which topics are no longer needed, and save the version.
@@ -99,9 +101,12 @@ def apply_graph(
     :param is_drained: whether every record of a topic has been drained. Without it only topics that hold
         no record at all are deleted.
     :param force: delete topics even if they hold unread records, which are then lost.
+    :param base_version: the version that must be active now; 0: none may be. Without it, whichever is.
     :param file: where the graph comes from, so that problems name their lines.
     :raises GraphInvalid: the graph breaks a rule.
+    :raises VersionConflict: another version is active. If that happened just now, topics may have been created.
     """
+    versions.check_base(graph.graph_id, base_version)
     admin = admin or TopicAdmin(settings)
     changes = preview_graph(graph, settings, versions, admin=admin, file=file)
     before = versions.active(graph.graph_id)
@@ -113,7 +118,7 @@ def apply_graph(
     admin.set_max_message_bytes(_narrow_dead_letters(graph, settings, changes, admin))
     _register(graph, lease_store)
     versions.note_leftovers(graph.graph_id, changes.retire)
-    version = versions.save(graph, applied_by=applied_by)
+    version = versions.save(graph, applied_by=applied_by, base_version=base_version)
 
     retired = tuple(topic for topic in changes.retire if force or _holds_nothing_unread(topic, admin, is_drained))
     unread = tuple(topic for topic in changes.retire if topic not in retired)

@@ -73,6 +73,21 @@ class VersionMissing(TerminalError):
         super().__init__(f"graph {graph_id} has no version {version}; `pipestream graph history {graph_id}` lists them")
 
 
+class VersionConflict(TerminalError):
+    """Another version became the active one since the caller looked."""
+
+    def __init__(self, graph_id: str, expected: int, active: int) -> None:
+        """:param expected: the version that the caller started from; 0: there was none."""
+        self.graph_id = graph_id
+        self.expected = expected
+        self.active = active
+        now = f"version {active} is active now" if active else "it was never applied"
+        super().__init__(
+            f"graph {graph_id}: the change starts from {f'version {expected}' if expected else 'no version'}, but "
+            f"{now}; look at what changed, and apply your change to that"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class GraphVersion:
     """One version of a graph, numbered from 1. Its content never changes."""
@@ -103,15 +118,19 @@ class GraphVersions:
         self._database = Database(settings.postgres_dsn)
         self._has_tables = False
 
-    def save(self, graph: Graph, *, applied_by: str) -> GraphVersion:
+    def save(self, graph: Graph, *, applied_by: str, base_version: int | None = None) -> GraphVersion:
         """Make a graph the active version of its id.
 
         A new version is created only if no version has this content yet.
+
+        :param base_version: the version that must be active now; 0: none may be. Without it, whichever is.
+        :raises VersionConflict: another one is; nothing was changed.
         """
         content, digest = to_binary(graph), graph_hash(graph)
 
         def work(connection: Connection) -> int:
             _lock_graph(connection, graph.graph_id)
+            _refuse_moved(connection, graph.graph_id, base_version)
             found = connection.execute(
                 "SELECT version FROM graph_versions WHERE graph_id = %s AND hash = %s", (graph.graph_id, digest)
             ).fetchone()
@@ -128,6 +147,14 @@ class GraphVersions:
 
         self._make_tables()
         return self._version(graph.graph_id, self._database.run(work))
+
+    def check_base(self, graph_id: str, base_version: int | None) -> None:
+        """Refuse a change that starts from a version that is no longer the active one. ``save`` checks it again.
+
+        :raises VersionConflict: as ``save``.
+        """
+        self._make_tables()
+        self._database.run(lambda connection: _refuse_moved(connection, graph_id, base_version))
 
     def graph_ids(self) -> list[str]:
         """Return the ids of all graphs that have versions, sorted."""
@@ -252,6 +279,14 @@ class GraphVersions:
 def _lock_graph(connection: Connection, graph_id: str) -> None:
     """Let writers of one graph take turns, so that versions have no gaps and the last activation wins."""
     connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_GRAPH_LOCK, graph_id))
+
+
+def _refuse_moved(connection: Connection, graph_id: str, base_version: int | None) -> None:
+    if base_version is None:
+        return
+    active = connection.execute(_ACTIVE, (graph_id,)).fetchone()
+    if (active[0] if active else 0) != base_version:
+        raise VersionConflict(graph_id, base_version, active[0] if active else 0)
 
 
 def _activate(connection: Connection, graph_id: str, version: int, by: str) -> None:

@@ -72,6 +72,15 @@ class Destination:
 
 def destination_of(edge: Edge, graph: Graph) -> Destination:
     """Return where an edge writes. Drawing, explaining, creating topics and draining all use this function."""
+    known = graph.destinations.get(id(edge))
+    # The edge is kept with its destination, so that no other one can get its id.
+    if known is None or known[0] is not edge:
+        known = graph.destinations[id(edge)] = edge, _destination_of(edge, graph)
+    destination: Destination = known[1]
+    return destination
+
+
+def _destination_of(edge: Edge, graph: Graph) -> Destination:
     if edge.is_cross_cluster:
         return Destination(Way.BRIDGE, bridge_topic(edge.to_cluster_id, edge.to_node_id))
     node = graph.node_by_id[edge.to_node_id]

@@ -11,6 +11,7 @@ from typing import Any
 
 from pipestream.graph.kinds import Choice, Field, Flag, Free, Number, Section, Sections, Text, TextMap, Texts, Whole
 from pipestream.graph.model import (
+    Arrival,
     Connector,
     Datasource,
     DeadLetterPolicy,
@@ -43,6 +44,7 @@ from pipestream.graph.wire_fields import (
 INT32_MAX = 2**31 - 1
 MAX_PARTITIONS = 10_000
 MAX_SLOTS = 1_000
+MAX_CONCURRENCY = 1_000
 MAX_HOURS = 1_000_000
 DAY_S = 86_400
 DAY_MS = DAY_S * 1_000
@@ -53,6 +55,7 @@ PROTOCOLS = ("payload", "envelope")
 AGGREGATIONS = ("concatenate", "sum")
 LIVE_WAYS = ("run", "external")
 """Airflow starts the server; or it watches one that runs elsewhere."""
+STORAGES = ("objects", "segments", "auto")
 HYDRATION_POLICIES = ("auto", "always_inline", "always_ref", "on_demand")
 # A record with an inline document must fit into a topic's max.message.bytes (1 MB by default) with history and headers.
 MAX_INLINE_DOCUMENT_BYTES = 512 * 1024
@@ -182,6 +185,13 @@ NODE = Section(
               "Who may send here from other clusters: nobody, everybody, or those that visible_to names."),
         Field("visible_to", Texts(), "restricted: the clusters that may send here."),
         Field("timeout_s", Number(0, DAY_S), "How long the module may take for one document."),
+        Field("concurrency", Whole(1, MAX_CONCURRENCY),
+              "Documents of a chunk that a drain gives the module at once, for modules that wait. A Python function "
+              "has to declare that it allows this."),
+        Field("storage", Choice(STORAGES),
+              "How drains store the documents that leave the node for another one. objects: one object each (default); "
+              "segments: the small ones of a chunk together in one object; auto: segments for 32 documents and more, "
+              "so not for the small chunks of a topic that streams."),
         Field("parser", Flag(), "Whether the module reads blobs, also where it does not declare it."),
         Field("hydration", HYDRATION, "Which blobs the module gets, and what is kept of them.",
               wire="hydration_config"),
@@ -257,6 +267,8 @@ DATASOURCE = Section(
         Field("slots", Whole(1, MAX_SLOTS),
               "Drains that may share the intake topic at first. `pipestream leases set` changes it."),
         _START_AT,
+        Field("complete_hours", Flag(),
+              "Whether the graph's DAG updates an asset for each hour whose documents are all drained to their end."),
         Field("schedule", Text(1), "When its connector runs: cron or a preset."),
         Field("connector", CONNECTOR, "Where scheduled ingestion finds documents.", wire=ConnectorParts()),
     ),
@@ -274,6 +286,15 @@ LIVE = Section(
     ),
 )
 
+ARRIVAL = Section(
+    "arrival",
+    Arrival,
+    (
+        Field("records", Whole(1, INT32_MAX), "Start when so many records wait in all topics together."),
+        Field("oldest_seconds", Whole(1, 7 * DAY_S), "Start when the oldest record has waited so long."),
+    ),
+)
+
 GRAPH = Section(
     "graph",
     Graph,
@@ -283,7 +304,11 @@ GRAPH = Section(
         Field("name", Text(), "Name for people."),
         Field("description", Text(), "What the graph is for."),
         Field("mode", Choice(GraphMode), "design: still a draft, so it is not applied."),
-        Field("schedule", Text(1), "When its runs start: cron or a preset; absent: only when triggered."),
+        Field("schedule", Text(1),
+              "When its runs start: cron, a preset, or on_arrival (when documents wait); absent: only when triggered."),
+        Field("arrival", ARRIVAL, "With the schedule on_arrival: when enough waits for a run."),
+        Field("age_target_seconds", Whole(1, 30 * DAY_S),
+              "How old a document may be when it reaches its end. An alert comes before one is older."),
         Field("live", LIVE, "Servers that the DAG pipestream_live_GRAPH keeps up."),
         Field("happy_end", _ID, "Sink where documents end well. The default one need not be listed.",
               wire="happy_end_node_id"),
@@ -300,9 +325,14 @@ GRAPH = Section(
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a graph file, for editors and other tools."""
-    return {
+    from pipestream.connectors.schemas import connector_rules  # loads all of them, which only a schema needs
+
+    described = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Pipestream graph",
         "description": "A pipeline graph: nodes, the edges between them, and the datasources that feed them.",
         **GRAPH.schema(),
     }
+    connector = described["properties"]["datasources"]["items"]["properties"]["connector"]
+    connector["allOf"] = connector_rules()
+    return described

@@ -229,9 +229,9 @@ class Field:
         return self.renamed or self.key
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Section:
-    """A mapping with known keys, and the model's class that it is read into."""
+    """A mapping with known keys, and the model's class that it is read into. A table of the format, equal to itself."""
 
     name: str
     model: type[Any]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = [
     "HAPPY_END",
     "NO_HYDRATION",
+    "ON_ARRIVAL",
+    "Arrival",
     "Connector",
     "Datasource",
     "DeadLetterPolicy",
@@ -128,6 +130,10 @@ class Node:
     post_mappings: tuple[FieldMapping, ...] = ()
     dead_letters: DeadLetterPolicy = DeadLetterPolicy()
     timeout_s: float | None = None
+    concurrency: int = 0
+    """How many documents of a chunk a drain gives the module at once; 0: one."""
+    storage: str = ""
+    """How drains store what leaves here for another node: ``objects`` (also if empty), ``segments`` or ``auto``."""
     partitions: int | None = None
     retention_hours: float | None = None
     keep_documents_hours: float | None = None
@@ -224,6 +230,8 @@ class Datasource:
     path: str = ""
     """How a document that is handed to an engine starts: ``direct`` in the call, ``stored`` by the intake topic.
     Empty: by its size."""
+    complete_hours: bool = False
+    """Whether an asset of Airflow is updated for each hour that is drained to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +247,20 @@ class LiveServers:
     def wanted(self) -> dict[str, str]:
         """Return the servers that the graph wants, and how each is run."""
         return {each.name: how for each in fields(self) if (how := getattr(self, each.name))}
+
+
+ON_ARRIVAL = "on_arrival"
+"""The schedule of a graph whose runs start when documents wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """When enough waits for a run of a graph with the schedule ``on_arrival``. ``None`` means the setting."""
+
+    records: int | None = None
+    """A run starts when so many offsets wait in all topics of the graph together."""
+    oldest_seconds: int | None = None
+    """A run starts when the oldest record has waited so long, however few wait."""
 
 
 @dataclass(frozen=True)
@@ -260,10 +282,18 @@ class Graph:
     """Hops after which any document of this graph fails, whatever its edges allow."""
     mode: GraphMode = GraphMode.PRODUCTION
     live: LiveServers = LiveServers()
+    arrival: Arrival = Arrival()
+    age_target_seconds: int | None = None
+    """How old a document may be when it reaches its end, from when its record was written; None: no target."""
 
     @cached_property
     def node_by_id(self) -> dict[str, Node]:
         return {node.node_id: node for node in self.nodes}
+
+    @cached_property
+    def destinations(self) -> dict[int, tuple[Edge, Any]]:
+        """Where edges write, as ``flow.destination_of`` found it out: every document asks, and the answer stays."""
+        return {}
 
     @cached_property
     def datasource_by_id(self) -> dict[str, Datasource]:

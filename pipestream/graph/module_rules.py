@@ -1,4 +1,4 @@
-"""Check each node's ``config`` against what its module says about itself.
+"""Check each node's ``config`` and ``concurrency`` against what its module says about itself.
 
 A Python module is imported, so its schema is known without a server. A gRPC module has to be asked, which only happens
 on request: to check a file must be possible without a network.
@@ -55,6 +55,16 @@ def check_configs(draft: Draft, report: Report, ask: AskModules | None) -> None:
             _report_silent(place, profile, report, is_required=is_required)
         elif profile is not None:
             _check_config(place, node, profile, report)
+            _check_concurrency(place, node, profile, report)
+
+
+def _check_concurrency(place: str, node: Node, profile: ModuleProfile, report: Report) -> None:
+    if node.concurrency > 1 and node.module.startswith("python:") and not profile.is_concurrent:
+        report.problem(
+            f"{place}.concurrency",
+            f"{node.module} does not say that it may be called for several documents at once",
+            "if it may be, declare it: @declare_module(is_concurrent=True); else leave concurrency out",
+        )
 
 
 def _is_remote(spec: str) -> bool:

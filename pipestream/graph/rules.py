@@ -12,7 +12,7 @@ from pipestream.errors import ConnectorInvalid, GraphInvalid, IdInvalid, PluginB
 from pipestream.graph.components import strong_components
 from pipestream.graph.expressions import check_expressions
 from pipestream.graph.mapping_rules import check_mappings
-from pipestream.graph.model import NodeType, Transport, Visibility
+from pipestream.graph.model import ON_ARRIVAL, Arrival, NodeType, Transport, Visibility
 from pipestream.graph.module_rules import REMOTE_KINDS, AskModules, check_configs
 from pipestream.graph.start import check_schedule, parse_start
 from pipestream.graph.topic_rules import check_topics
@@ -59,8 +59,10 @@ def _check_graph(draft: Draft, report: Report) -> None:
     if graph.cluster_id == INTAKE_CLUSTER:
         # dlq.intake.x would be the dead letters of both node x and datasource x
         report.problem("cluster", f"a cluster cannot be called {INTAKE_CLUSTER}", "that word names the intake topics")
-    if graph.schedule:
+    if graph.schedule and graph.schedule != ON_ARRIVAL:
         _check_text(check_schedule, graph.schedule, "schedule", report)
+    if graph.schedule != ON_ARRIVAL and graph.arrival != Arrival():
+        report.problem("arrival", "is of no effect without the schedule on_arrival", "add schedule: on_arrival")
 
 
 def _check_ids(draft: Draft, report: Report) -> None:

@@ -7,17 +7,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from pipestream.arrow import from_stream, to_rows
 from pipestream.errors import LedgerDamaged, StoreRefused, StoreUnavailable
 from pipestream.objects.s3 import delta_options, read_answer
 from pipestream.settings import Settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Every round of a race has a winner, so this is how many writers may meet at one app transaction.
 TRIES = 20
@@ -77,6 +78,8 @@ def append(table: DeltaTable, rows: pa.Table, versions: dict[str, int]) -> None:
 
 def read(table: DeltaTable, predicate: str | None, columns: list[str] | None = None) -> pa.Table:
     """Return the rows that a predicate holds for."""
+    from pipestream.arrow import from_stream
+
     # Not to_pyarrow_table(): its scanner's threads outlive it, and two of three processes that
     # used it aborted when the interpreter exited.
     with explained(table.table_uri):
@@ -87,18 +90,24 @@ def rows(table: DeltaTable | None, predicate: str | None) -> list[dict[str, Any]
     """Return the rows that a predicate holds for, as dictionaries; no table has no rows."""
     if table is None:
         return []
+    from pipestream.arrow import to_rows
+
     return to_rows(read(table, predicate))
 
 
-def all_hold(*, since: tuple[str, datetime] | None = None, **wanted: str | None) -> str | None:
+def all_hold(
+    *, since: tuple[str, datetime] | None = None, until: tuple[str, datetime] | None = None, **wanted: str | None
+) -> str | None:
     """Return the predicate that every column with a value has it; None where nothing is wanted.
 
     :param since: a column, and the earliest time it may have. Files that end before it are not even opened.
+    :param until: a column, and the time that it must lie before.
     """
     parts = [_equal(name, value) for name, value in wanted.items() if value is not None]
-    if since is not None:
-        column, moment = since
-        parts.append(f"{column} >= TIMESTAMP '{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}'")
+    for limit, sign in ((since, ">="), (until, "<")):
+        if limit is not None:
+            column, moment = limit
+            parts.append(f"{column} {sign} TIMESTAMP '{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}'")
     return " and ".join(parts) or None
 
 
@@ -112,8 +121,17 @@ def explained(place: str) -> Iterator[None]:
         yield
     except (CommitFailedError, TableNotFoundError):
         raise
-    except (DeltaError, pa.ArrowException, OSError) as error:
+    except Exception as error:
+        if not isinstance(error, DeltaError | OSError) and not _is_of_arrow(error):
+            raise
         raise _explain(place, error) from error
+
+
+def _is_of_arrow(error: Exception) -> bool:
+    """Tell whether an error is one of reading rows."""
+    from pyarrow import ArrowException
+
+    return isinstance(error, ArrowException)
 
 
 def _explain(place: str, error: Exception) -> StoreUnavailable | StoreRefused | LedgerDamaged:

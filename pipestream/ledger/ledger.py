@@ -13,22 +13,28 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from pipestream.arrow import to_table
 from pipestream.errors import LedgerBusy, LedgerConflict
 from pipestream.ledger import plan_store
 from pipestream.ledger.delta import TRIES, Place, all_hold, read, rows
 from pipestream.ledger.delta import append as _append
-from pipestream.ledger.entries import ENTRIES_SCHEMA, PLANS_SCHEMA, Entry, Plan, entry_from_row, entry_rows
+from pipestream.ledger.entries import Entry, Plan
 from pipestream.settings import Settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
 ENTRIES = "entries"
+
+
+_Version = tuple[str, int]
+"""The table's own id, and its version: a ledger that was deleted and made again starts over at 0."""
 
 
 class Ledger:
@@ -40,6 +46,7 @@ class Ledger:
     def __init__(self, settings: Settings) -> None:
         self._place = Place.of(settings)
         self._plans = plan_store.PlanStore(settings, self._place)
+        self._seen_heads: tuple[_Version, dict[tuple[str, str, int], int | None]] | None = None
 
     @property
     def root(self) -> str:
@@ -62,6 +69,8 @@ class Ledger:
 
     def table_uris(self) -> tuple[str, str]:
         """Return where both tables are; they are made if they are not there yet."""
+        from pipestream.ledger.tables import ENTRIES_SCHEMA, PLANS_SCHEMA
+
         self._place.open(plan_store.TABLE, PLANS_SCHEMA)
         self._place.open(ENTRIES, ENTRIES_SCHEMA)
         return self.plans_uri, self.entries_uri
@@ -80,12 +89,23 @@ class Ledger:
         return {partition: head for partition, head in found if head is not None}
 
     def heads_of(self, wanted: Iterable[tuple[str, str, int]]) -> dict[tuple[str, str, int], int]:
-        """Return the heads of several lanes and topics, by lane, topic and partition, from one look at the table."""
+        """Return the heads of several lanes and topics, by lane, topic and partition, from one look at the table.
+
+        They are kept for the version of the table: Delta takes about 2 ms to find one, so hundreds of topics take most
+        of a second, and a page asks every few seconds. Safe to call from several threads.
+        """
         table = self._place.find(ENTRIES)
         if table is None:
             return {}
-        found = ((place, table.transaction_version(_head_app(*place))) for place in wanted)
-        return {place: head for place, head in found if head is not None}
+        version = (str(table.metadata().id), table.version())
+        seen = self._seen_heads
+        known = seen[1] if seen is not None and seen[0] == version else {}
+        wanted = list(wanted)
+        new = {place: table.transaction_version(_head_app(*place)) for place in wanted if place not in known}
+        if new:
+            known = {**known, **new}
+            self._seen_heads = (version, known)
+        return {place: head for place in wanted if (head := known[place]) is not None}
 
     def partitions(self, *, lane: str | None = None, topic: str | None = None) -> list[tuple[str, str, int]]:
         """Return the lane, topic and partition of every entry, each once."""
@@ -102,9 +122,9 @@ class Ledger:
         known = table.transaction_version(_identity_app(lane, topic)) if table else None
         return known is None or known == _identity(topic_id)
 
-    def find_plan(self, plan_id: str) -> Plan | None:
-        """Return the plan made under an id, if there is one."""
-        return self._plans.find(plan_id)
+    def find_plan(self, plan_id: str, lane: str) -> Plan | None:
+        """Return the plan that a lane made under an id, if there is one."""
+        return self._plans.find(plan_id, lane)
 
     def write_plan(self, plan: Plan) -> None:
         """Keep a plan. The same one again changes nothing.
@@ -165,16 +185,44 @@ class Ledger:
         :param since: only those recorded then or later. Without it all of the history is read; with it only what is
             newer, which is what a run that asks for its own entries wants.
         """
+        from pipestream.ledger.tables import entry_from_row
+
         after = ("entered_at", since) if since else None
         predicate = all_hold(lane=lane, topic=topic, run_id=run_id, plan_id=plan_id, since=after)
         found = [entry_from_row(row) for row in rows(self._place.find(ENTRIES), predicate)]
         return sorted(found, key=lambda e: (e.lane, e.range.topic, e.range.partition, e.entered_at, e.range.start))
 
-    def entries_table(self, columns: list[str]) -> pa.Table:
-        """Return columns of all entries, for programs that take Arrow."""
+    def entries_table(
+        self,
+        columns: list[str],
+        *,
+        graph_id: str | None = None,
+        topic: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> pa.Table:
+        """Return columns of entries, for programs that take Arrow.
+
+        :param graph_id: only those of a graph, its backfills included.
+        :param since: only those recorded then or later.
+        :param until: only those recorded before.
+        """
+        import pyarrow as pa
+
+        from pipestream.arrow import to_table
+        from pipestream.ledger.tables import ENTRIES_SCHEMA
+
         found = self._place.find(ENTRIES)
         schema = pa.schema([ENTRIES_SCHEMA.field(name) for name in columns])
-        return read(found, None, columns).cast(schema) if found else to_table([], schema)
+        if found is None:
+            return to_table([], schema)
+        predicate = all_hold(
+            graph_id=graph_id,
+            topic=topic,
+            since=("entered_at", since) if since else None,
+            until=("entered_at", until) if until else None,
+        )
+        return read(found, predicate, columns).cast(schema)
 
     def plans(self, *, lane: str | None = None, topic: str | None = None, run_id: str | None = None) -> list[Plan]:
         """Return plans, oldest first."""
@@ -187,6 +235,8 @@ class Ledger:
             commit is made through the same handle, so a commit of anyone else in between to one of these makes ours
             fail, and then it is asked again.
         """
+        from pipestream.ledger.tables import ENTRIES_SCHEMA, entry_rows
+
         for number in range(TRIES):
             table = self._place.open(ENTRIES, ENTRIES_SCHEMA)
             entries, versions = find_changes(table)

@@ -4,6 +4,9 @@ The object decides. It is written only if there is none of that name, so of two 
 refused, and finding a plan is one request however many there are. (As rows of a table, or as app transactions of one,
 plans made every look-up slower than the last.) The table is for people and for Spark. A plan is listed right after its
 object is written; where its writer died in between, the next process that finds the plan lists it.
+
+Two graphs that drain one topic under the same run id have plans of the same id. The plan that comes second is kept
+under the hash of its lane and its id; the first has the place that plans always had.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from deltalake.exceptions import CommitFailedError
 from pipestream.errors import DocumentMissing, LedgerBusy
 from pipestream.kafka.records import OffsetRange
 from pipestream.ledger.delta import TRIES, Place, all_hold, append, rows
-from pipestream.ledger.entries import PLANS_SCHEMA, Plan, plan_from_rows, plan_rows
+from pipestream.ledger.entries import Plan
 from pipestream.objects.store import ObjectStore, open_store
 from pipestream.settings import Settings
 
@@ -38,18 +41,23 @@ class PlanStore:
         self._settings = settings
         self._place = place
 
-    def find(self, plan_id: str) -> Plan | None:
-        """Return the plan made under an id, if there is one."""
+    def find(self, plan_id: str, lane: str) -> Plan | None:
+        """Return the plan that a lane made under an id, if there is one."""
         if self._place.folder is not None and not self._place.folder.is_dir():
             return None  # opening the store would make it
         with self._open() as store:
-            try:
-                plan, is_listed = _decode(store.get(_key(plan_id)))
-            except DocumentMissing:
+            for key in _keys(plan_id, lane):
+                try:
+                    plan, is_listed = _decode(store.get(key))
+                except DocumentMissing:
+                    return None
+                if plan.lane == lane:
+                    break
+            else:
                 return None
             if not is_listed:
                 log.info("plan %s was written by a process that died before it could list it", plan_id)
-                self._list(store, plan)
+                self._list(store, key, plan)
         return plan
 
     def write(self, plan: Plan) -> None:
@@ -59,28 +67,37 @@ class PlanStore:
         """
         plan = replace(plan, ranges=tuple(sorted(plan.ranges)))
         with self._open() as store:
-            is_new = store.put_new(_key(plan.plan_id), _encode(plan, is_listed=False))
-            # The same plan is this very call's: the store took it, and its answer was lost.
-            if not is_new and self.find(plan.plan_id) != plan:
-                raise LedgerBusy(f"another process made plan {plan.plan_id} first; a retry resumes that one")
-            if is_new:
-                self._list(store, plan)
+            for key in _keys(plan.plan_id, plan.lane):
+                if store.put_new(key, _encode(plan, is_listed=False)):
+                    self._list(store, key, plan)
+                    return
+                found = self.find(plan.plan_id, plan.lane)
+                # The same plan is this very call's: the store took it, and its answer was lost.
+                if found == plan:
+                    return
+                if found is not None:
+                    break
+        raise LedgerBusy(f"another process made plan {plan.plan_id} first; a retry resumes that one")
 
     def all(self, *, lane: str | None, topic: str | None, run_id: str | None) -> list[Plan]:
         """Return plans, oldest first."""
-        by_id: dict[str, list[dict[str, Any]]] = {}
+        from pipestream.ledger.tables import plan_from_rows
+
+        by_id: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for row in rows(self._place.find(TABLE), all_hold(lane=lane, topic=topic, run_id=run_id)):
-            by_id.setdefault(row["plan_id"], []).append(row)
+            by_id.setdefault((row["lane"], row["plan_id"]), []).append(row)
         found = [plan_from_rows(own) for own in by_id.values()]
         return sorted(found, key=lambda p: (p.planned_at, p.plan_id))
 
-    def _list(self, store: ObjectStore, plan: Plan) -> None:
+    def _list(self, store: ObjectStore, key: str, plan: Plan) -> None:
         """Append a plan's rows to the table, once, and note in its object that they are there."""
+        from pipestream.ledger.tables import PLANS_SCHEMA, plan_rows
+
         app_id = f"plans/{plan.topic}"
         for _ in range(TRIES):
             table = self._place.open(TABLE, PLANS_SCHEMA)
             # Also at the first try: a process that found the plan before it was listed may be listing it right now.
-            if rows(table, all_hold(plan_id=plan.plan_id, since=("planned_at", plan.planned_at))):
+            if rows(table, all_hold(lane=plan.lane, plan_id=plan.plan_id, since=("planned_at", plan.planned_at))):
                 break
             try:
                 append(table, plan_rows(plan), {app_id: (table.transaction_version(app_id) or 0) + 1})
@@ -90,14 +107,19 @@ class PlanStore:
                 break
         else:
             raise LedgerBusy(f"{TRIES} plans of {plan.topic} in a row were listed before this one")
-        store.put(_key(plan.plan_id), _encode(plan, is_listed=True))
+        store.put(key, _encode(plan, is_listed=True))
 
     def _open(self) -> ObjectStore:
         return open_store(self._settings.ledger_uri, self._settings)
 
 
-def _key(plan_id: str) -> str:
-    digest = hashlib.sha256(plan_id.encode()).hexdigest()
+def _keys(plan_id: str, lane: str) -> tuple[str, str]:
+    """Return where a plan is: at the first place, unless that has a plan of another lane."""
+    return _key(plan_id), _key(f"{lane}|{plan_id}")
+
+
+def _key(name: str) -> str:
+    digest = hashlib.sha256(name.encode()).hexdigest()
     return f"{_FOLDER}/{digest[:2]}/{digest}.json"
 
 

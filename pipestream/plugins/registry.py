@@ -34,7 +34,15 @@ class PluginGroup(StrEnum):
 
 # By name, so that to list them imports none of them.
 _BUILT_IN = {
-    PluginGroup.CONNECTOR: {"folder": "pipestream.connectors.folder:open_folder"},
+    PluginGroup.CONNECTOR: {
+        "csv": "pipestream.connectors.row_files:open_csv",
+        "feed": "pipestream.connectors.feed:open_feed",
+        "folder": "pipestream.connectors.folder:open_folder",
+        "jsonl": "pipestream.connectors.row_files:open_jsonl",
+        "s3": "pipestream.connectors.s3_prefix:open_s3",
+        "sitemap": "pipestream.connectors.sitemap:open_sitemap",
+        "sql": "pipestream.connectors.sql_query:open_sql",
+    },
     PluginGroup.LEASE_STORE: {
         "consul": "pipestream.leases.open:open_consul",
         "file": "pipestream.leases.open:open_file",

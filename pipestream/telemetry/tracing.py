@@ -25,8 +25,10 @@ TRACEPARENT = "traceparent"
 
 _TRACE_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _PROPAGATOR = TraceContextTextMapPropagator()
-_EXPORTING: set[int] = set()
-"""The process that exports spans, by its id: a child that was forked does not, until it sets up its own exporter."""
+_EXPORTING: set[str] = set()
+"""The service that this process exports spans for. Kept here, because it is looked up for every document."""
+# A child that was forked exports nothing, until it sets up an exporter of its own.
+os.register_at_fork(after_in_child=_EXPORTING.clear)
 
 
 def setup_tracing(settings: Settings, service: str) -> None:
@@ -45,11 +47,16 @@ def setup_tracing(settings: Settings, service: str) -> None:
     exporter = OTLPSpanExporter(endpoint=f"{settings.otlp_endpoint.rstrip('/')}/v1/traces")
     provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
-    _EXPORTING.add(os.getpid())
+    _EXPORTING.add(service)
 
 
 def _is_exporting() -> bool:
-    return os.getpid() in _EXPORTING
+    return bool(_EXPORTING)
+
+
+def is_traced(traceparent: str = "") -> bool:
+    """Tell whether ``span`` yields one. Where it does not, a caller that is in a hurry can do without it."""
+    return bool(traceparent) or bool(_EXPORTING)
 
 
 def flush_spans(timeout_s: float = 5.0) -> None:
@@ -66,7 +73,7 @@ def span(name: str, traceparent: str = "", trace_id: str = "", **attributes: str
     :param traceparent: the header of what is being worked on; without one, ``trace_id`` says the trace, and without
         both the span is part of the one around it, or begins a trace.
     """
-    if not traceparent and not _is_exporting():
+    if not is_traced(traceparent):
         yield None
         return
     parent = _parent(traceparent, trace_id, attributes.get("pipestream.stream", ""))

@@ -14,6 +14,8 @@ from pipestream_testing.drains import DrainProcess, Gate
 from pipestream_testing.length import LONG
 from pipestream_testing.oracle import judge
 from pipestream_testing.pipeline import Pipeline
+from pipestream_testing.streams import StreamThread
+from pipestream_testing.waiting import wait_until
 
 PARTITIONS = 2
 RECORDS = 35
@@ -128,13 +130,23 @@ def drain_when_free(topic):
     return drain
 
 
+def end_leases(pipeline):
+    """Let all leases run out now. That they do so by themselves, the first test of a stopped run shows."""
+    with psycopg.connect(pipeline.settings.postgres_dsn.get_secret_value(), autocommit=True) as connection:
+        connection.execute("UPDATE leases SET lease_until = clock_timestamp()")
+
+
+@pytest.fixture(name="end_leases")
+def end_leases_fixture():
+    return end_leases
+
+
 @pytest.fixture
 def drain_after_death(drain_when_free):
-    """Drain after a run that was killed, as if its lease ran out at once. That leases do run out, stopped runs show."""
+    """Drain after a run that was killed, as if its lease ran out at once."""
 
     def drain(pipeline, run_id):
-        with psycopg.connect(pipeline.settings.postgres_dsn.get_secret_value(), autocommit=True) as connection:
-            connection.execute("UPDATE leases SET lease_until = clock_timestamp()")
+        end_leases(pipeline)
         return drain_when_free(pipeline, run_id)
 
     return drain
@@ -173,3 +185,20 @@ def breakable_settings(breakable_stack, unique, tmp_path):
         postgres_dsn=re.sub(r"/pipestream$", f"/{unique}", main),
         leases="sql",
     )
+
+
+@pytest.fixture
+def stream_to_the_end(pipeline, topic, documents):
+    """Take over after a stream that died, as if its lease ran out at once, and drain all documents."""
+
+    def stream():
+        end_leases(pipeline)
+        with StreamThread(pipeline, topic, run_id="stream-2") as stream:
+            # Not by the group's offsets: the dead stream may have drained all, and this one must live to record it.
+            wait_until(lambda: recorded() == len(documents), "not all were drained and recorded")
+        assert stream.join().error is None
+
+    def recorded():
+        return sum(len(entry.range) for entry in pipeline.entries(topic))
+
+    return stream

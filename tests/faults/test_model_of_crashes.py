@@ -328,7 +328,10 @@ class Crashes(Replays):
     def drain(self, request, chunk=3):
         self.entries = None  # only a drain changes the ledger, and reading it takes longer than all else here
         runner = LocalRunner(self.in_chunks(chunk), self.broker)
-        run_drain(request, self.settings, runner, leases=NoLeaseStore(), broker=self.broker)
+        # Some runs are in sub-ranges and waves of a few records, and meet what the others left.
+        cut = {"sub_ranges": "never" if chunk % 2 else "always", "sub_range_wave_s": 0.02, "failing_minimum": 2}
+        settings = self.settings.model_copy(update=cut)
+        run_drain(request, settings, runner, leases=NoLeaseStore(), broker=self.broker)
 
     @rule(
         name=strategies.sampled_from(BACKFILLS),
@@ -404,10 +407,10 @@ def run_machine(rounds, request):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed_of_round", seeds(1, 2))
 def test_in_whatever_order_replays_crash_every_document_is_in_one_place(run_machine, seed_of_round):
-    run_machine(Replays, seed_of_round, by_length(25, 100))
+    run_machine(Replays, seed_of_round, by_length(12, 100))
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed_of_round", seeds(1, 2))
 def test_in_whatever_order_runs_crash_every_document_is_in_one_place(run_machine, seed_of_round):
-    run_machine(Crashes, seed_of_round, by_length(6, 50))
+    run_machine(Crashes, seed_of_round, by_length(4, 50))

@@ -1,4 +1,4 @@
-"""Move a topic between batch runs and streams while documents arrive: nothing is lost, repeated or left out."""
+"""Move a topic between batches, streams and sidecars while documents arrive: nothing is lost, repeated or left out."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from pipestream.settings import CONFIG_VARIABLE
 from pipestream.stream.executors import RunnerExecutor
 from pipestream_testing.length import by_length
 from pipestream_testing.settings_file import write_settings
+from pipestream_testing.sidecars import SidecarProcess, apply_streaming, holders
 from pipestream_testing.streams import QUICK, StreamThread, set_mode
 from pipestream_testing.waiting import wait_until
 
 pytestmark = pytest.mark.stack
 
-MOVES = by_length(3, 10)
+MOVES = by_length(2, 10)
 SPARK_MOVES = by_length(2, 10)
 
 
@@ -65,32 +66,53 @@ def stream_some(pipeline, topic, number, executor=None):
         assert "is in batch mode" in stream.join().reason
 
 
-def test_a_topic_moved_between_batches_and_streams_under_load_loses_and_repeats_nothing(
+def let_a_sidecar_drain_some(pipeline, topic, number):
+    """Give the topic to a sidecar until it has drained another fifty records, then take it back."""
+    before = sum(pipeline.group_offsets(topic).values())
+    set_mode(pipeline.settings, topic, TopicMode.STREAMING)
+    sidecar = SidecarProcess(pipeline, f"sidecar-{number}")
+    try:
+        wait_until(
+            lambda: sum(pipeline.group_offsets(topic).values()) > before + 50,
+            "the sidecar drains nothing",
+            timeout_s=400,
+        )
+        set_mode(pipeline.settings, topic, TopicMode.BATCH)
+        wait_until(lambda: not holders(pipeline), "the sidecar does not give the topic back", timeout_s=120)
+        assert sidecar.end() == 0, sidecar.log
+    finally:
+        sidecar.kill()
+
+
+def test_a_topic_moved_between_batches_streams_and_sidecars_under_load_loses_and_repeats_nothing(
     make_pipeline, topic, check, drain_when_free
 ):
-    pipeline = make_pipeline(chunk_records=20, **QUICK)
+    pipeline = make_pipeline(chunk_records=20, reconcile_s=0.3, **QUICK)
+    apply_streaming(pipeline, topic)
     sent = []
     with under_load(pipeline, topic, sent):
         for number in range(MOVES):
             drain_in_a_batch(pipeline, topic, number, drain_when_free)
             stream_some(pipeline, topic, number)
+            let_a_sidecar_drain_some(pipeline, topic, number)
     drain_when_free(pipeline, "last")
 
-    check(f"moved between batch and stream {MOVES} times under load", pipeline, sent)
+    check(f"moved between batch, stream and sidecar {MOVES} times under load", pipeline, sent)
     entries = pipeline.entries(topic)
     assert sum(entry.tally.records for entry in entries) == len(sent)
-    assert {entry.run_id.partition("-")[0] for entry in entries} >= {"run", "stream"}
+    assert {entry.run_id.partition("-")[0] for entry in entries} >= {"run", "stream", "sidecar"}
 
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_topic_moved_between_batches_spark_and_a_stream_of_this_process_loses_and_repeats_nothing(
+def test_a_topic_moved_between_batches_spark_and_sidecars_under_load_loses_and_repeats_nothing(
     make_pipeline, topic, check, drain_when_free, config_file, monkeypatch
 ):
     from pipestream_spark.runner import SparkRunner
     from pipestream_spark.warm_session import WarmSession
 
-    pipeline = make_pipeline(chunk_records=20, **QUICK)
+    pipeline = make_pipeline(chunk_records=20, reconcile_s=0.3, **QUICK)
+    apply_streaming(pipeline, topic)
     write_settings(config_file, pipeline.settings)
     monkeypatch.setenv(CONFIG_VARIABLE, str(config_file))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
@@ -102,8 +124,8 @@ def test_a_topic_moved_between_batches_spark_and_a_stream_of_this_process_loses_
             on_spark = RunnerExecutor(pipeline.settings, runner, runner.cancel, Broker(pipeline.settings))
             drain_in_a_batch(pipeline, topic, number, drain_when_free)
             stream_some(pipeline, topic, f"spark-{number}", on_spark)
-            stream_some(pipeline, topic, f"here-{number}")
+            let_a_sidecar_drain_some(pipeline, topic, number)
     drain_when_free(pipeline, "last")
 
-    check(f"moved between batch, Spark and stream {SPARK_MOVES} times under load", pipeline, sent)
+    check(f"moved between batch, Spark and sidecar {SPARK_MOVES} times under load", pipeline, sent)
     assert sum(entry.tally.records for entry in pipeline.entries(topic)) == len(sent)

@@ -169,8 +169,9 @@ def test_several_deadly_documents_cost_a_few_runs_and_each_run_gets_further(
 
     deaths = drain_until_done(pipeline, start_drain)
 
-    # Either chunk: one death that nobody expected, then one (max_attempts - 1) at each deadly document.
-    assert deaths == (1 + 2) + (1 + 1)
+    # One death that nobody expected, then one (max_attempts - 1) at each deadly document. The third chunk costs a death
+    # of its own, unless it was hydrated already when the first one killed the process.
+    assert deaths in (1 + 3, (1 + 2) + (1 + 1))
     check("poison: documents end the process", pipeline, documents)
     assert pipeline.doc_ids(f"dlq.intake.{unique}") == {"deadly-3": 1, "deadly-7": 1, "deadly-24": 1}
     assert marks_of(pipeline) == []

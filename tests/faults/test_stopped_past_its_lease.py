@@ -9,7 +9,7 @@ import time
 import pytest
 
 from pipestream import faults
-from pipestream_testing.length import by_length
+from pipestream_testing.length import LONG, by_length
 
 pytestmark = pytest.mark.stack
 
@@ -19,12 +19,14 @@ GIVES_UP = re.compile(r"^(LeaseLost|ProducerFenced|RangeFailed|LedgerConflict): 
 
 
 @pytest.fixture
-def stop(start_drain):
-    """Start a run that stops at a point; return it, and when it had stopped."""
+def stop(start_drain, end_leases):
+    """Start a run that stops at a point, and end its lease unless it is to run out; return it, and when it stopped."""
 
-    def stop(pipeline, point, nth=1):
+    def stop(pipeline, point, nth=1, *, until_its_lease_runs_out=LONG):
         stale = start_drain(pipeline, "stale", f"{point}=stop@{nth}")
         stale.wait_until_stopped()
+        if not until_its_lease_runs_out:
+            end_leases(pipeline)
         return stale, time.monotonic()
 
     return stop
@@ -63,7 +65,7 @@ def check_overtaken(drain_when_free, wake, check):
 @pytest.mark.parametrize("point", by_length([faults.PLAN_WRITTEN], POINTS))
 def test_a_run_that_was_overtaken_commits_nothing(pipeline, documents, fill, stop, check_overtaken, point):
     fill(pipeline, documents)
-    stale, stopped_at = stop(pipeline, point)
+    stale, stopped_at = stop(pipeline, point, until_its_lease_runs_out=True)
 
     check_overtaken(f"SIGSTOP at {point}, overtaken", pipeline, documents, stale, stopped_at)
 
@@ -73,7 +75,8 @@ def test_a_run_that_was_overtaken_by_a_shorter_one_commits_nothing(
     pipeline, documents, fill, stop, drain_when_free, wake, check, point
 ):
     fill(pipeline, documents)
-    stale, stopped_at = stop(pipeline, point)
+    # It knows by its clock that its lease has run out. If it did not, it could commit what the new run leaves.
+    stale, stopped_at = stop(pipeline, point, until_its_lease_runs_out=True)
 
     # Ends in the middle of the stale run's ranges.
     drain_when_free(pipeline, "new", budget=24)

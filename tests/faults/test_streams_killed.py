@@ -6,7 +6,6 @@ import random
 import signal
 import time
 
-import psycopg
 import pytest
 
 from pipestream import faults
@@ -14,7 +13,7 @@ from pipestream.leases import TopicMode
 from pipestream_testing.drains import DrainProcess
 from pipestream_testing.length import by_length, seeds
 from pipestream_testing.pipeline import Pipeline
-from pipestream_testing.streams import QUICK, StreamThread, set_mode
+from pipestream_testing.streams import QUICK, set_mode
 from pipestream_testing.waiting import wait_until
 
 pytestmark = pytest.mark.stack
@@ -47,20 +46,6 @@ def start_stream(pipeline, topic):
     yield start
     for process in started:
         process.kill()
-
-
-@pytest.fixture
-def stream_to_the_end(pipeline, topic, documents):
-    """Take over after a stream that died, as if its lease ran out at once, and drain all documents."""
-
-    def stream():
-        with psycopg.connect(pipeline.settings.postgres_dsn.get_secret_value(), autocommit=True) as connection:
-            connection.execute("UPDATE leases SET lease_until = clock_timestamp()")
-        with StreamThread(pipeline, topic, run_id="stream-2") as stream:
-            wait_until(lambda: sum(pipeline.group_offsets(topic).values()) == len(documents), "not all were drained")
-        assert stream.join().error is None
-
-    return stream
 
 
 def check_counts(pipeline, topic, documents):

@@ -284,13 +284,14 @@ def test_a_letter_that_is_not_there_is_reported(run, applied, unique):
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("spark_cluster")
-def test_a_topic_is_drained_over_spark_and_no_folder_is_left_where_it_was_typed(
+@pytest.mark.usefixtures("spark_connect")
+def test_a_topic_is_drained_on_the_spark_that_is_up_and_no_folder_is_left_where_it_was_typed(
     run, applied, documents, unique, tmp_path, monkeypatch
 ):
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
+    monkeypatch.setenv("PIPESTREAM_SPARK_MODE", "connect")
     run("ingest", "--graph", applied, "--datasource", unique, documents)
 
     ran = run("drain", "--spark", "--graph", applied, "--topic", f"intake.{unique}", "--run-id", "r1", "--json")

@@ -73,6 +73,34 @@ def test_a_graph_has_a_history_that_can_be_gone_back_in(run, applied, unique):
     assert "partitions 3 → 2" in run("graph", "diff", f"{unique}@2", f"{unique}@1").out
 
 
+def test_a_changed_graph_is_compared_on_drained_documents_without_changing_anything(run, applied, settings, unique):
+    topic, next_topic = f"intake.{unique}", f"pipestream.{unique}.second"
+    pipeline = Pipeline(settings, applied)
+    nothing_yet = run("graph", "compare", applied)
+    pipeline.send(topic, ["a", "b", "bad-one", "fused-one"])
+    pipeline.drain(topic, "run-1")
+    pipeline.send(topic, ["never-drained"])
+    before = pipeline.read(next_topic), pipeline.entries(topic), pipeline.group_offsets(topic)
+
+    same = run("graph", "compare", applied, "--json").json()
+    applied.write_text(applied.read_text().replace('startsWith("fused")', 'startsWith("b")'))
+    changed = run("graph", "compare", applied, "--json").json()
+    shown = run("graph", "compare", applied)
+
+    assert nothing_yet.code == 2
+    assert "nothing was drained" in nothing_yet.err
+    assert (same["records"], same["different"], same["failed_before"], same["failed_after"]) == (4, 0, 1, 1)
+    assert (changed["records"], changed["different"]) == (4, 3)
+    assert {each["doc_id"] for each in changed["documents"]} == {"b", "bad-one", "fused-one"}
+    assert (changed["failed_before"], changed["failed_after"]) == (1, 0)
+    assert {each["edge"]: (each["before"], each["after"]) for each in changed["edges"]} == {
+        "first--second": (3, 2),
+        "first--fused": (1, 2),
+    }
+    assert "4 records compared, 3 come out differently" in shown.out
+    assert (pipeline.read(next_topic), pipeline.entries(topic), pipeline.group_offsets(topic)) == before
+
+
 def without_datasource(graph_file: Path) -> None:
     """Take the datasource out of a graph, so that its intake topic is needed no longer."""
     head, _, rest = graph_file.read_text().partition("datasources:")

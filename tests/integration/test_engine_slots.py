@@ -161,7 +161,8 @@ WORKER = (
     "import os\n"
     "print(place.index, os.getpid(), len(place.dead_holders), place.address, flush=True)\n"
     "done.wait()\n"
-    "print('stopped', place.index, flush=True)\n"
+    # In one write: the other worker may print at the same moment.
+    "print(f'stopped {place.index}\\n', end='', flush=True)\n"
 )
 PARENT = (
     "import sys\n"

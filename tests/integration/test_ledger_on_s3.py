@@ -32,7 +32,7 @@ def ledger(on_s3):
 def test_reading_a_ledger_that_is_not_there_finds_nothing_and_makes_nothing(ledger, on_s3):
     assert ledger.heads("g", "intake.a", [0]) == {}
     assert ledger.is_same_topic("g", "intake.a", "id-1")
-    assert ledger.find_plan("plan") is None
+    assert ledger.find_plan("plan", "g") is None
     assert (ledger.entries(), ledger.plans(), ledger.delta_tables()) == ([], [], {})
     with open_store(on_s3.ledger_uri, on_s3) as store:
         assert list(store.list()) == []
@@ -61,7 +61,7 @@ def test_of_several_plans_under_one_id_exactly_one_holds(ledger):
 
     (won,) = [token for token in together(4, write) if token is not None]
 
-    assert ledger.find_plan(PLAN.plan_id) == replace(PLAN, token=won)
+    assert ledger.find_plan(PLAN.plan_id, PLAN.lane) == replace(PLAN, token=won)
     assert ledger.plans() == [replace(PLAN, token=won)]
 
 

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from pipestream.drain.live_lane import LiveLane
 from pipestream.drain.range_task import RangeFailed, ordered_transactional_id, transactional_id
-from pipestream.drain.rebaseline import rebaseline
+from pipestream.drain.rebaseline import HeadsMoved, preview_rebaseline, rebaseline
 from pipestream.errors import LeaseUnavailable, LedgerBusy, OffsetsExpired, TerminalError, TopicReplaced
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.clients import range_consumer, transactional_producer
@@ -234,3 +234,48 @@ def test_a_plan_of_a_topic_that_was_made_again_needs_another_run(pipeline, topic
     with pytest.raises(TopicReplaced, match="made for the old one; take another run id"):
         pipeline.drain(topic, "run-1")
     assert pipeline.drain(topic, "run-2").status == "empty"
+
+
+@pytest.fixture
+def approve(pipeline, topic, leases):
+    """Look where the heads would be moved, and return a function that does it later."""
+
+    def look(place):
+        seen = preview_rebaseline(pipeline.settings, pipeline.graph, topic, place)
+        to = {each.partition: each.end for each in seen.moves}
+        return lambda: rebaseline(pipeline.settings, pipeline.graph, topic, to, by="ops", leases=leases, expected=seen)
+
+    return look
+
+
+def test_an_approved_move_is_done_once_and_its_repeat_is_accepted(pipeline, topic, approve):
+    pipeline.send(topic, ["a", "b"])
+    move = approve("latest")
+
+    first, again = move(), move()
+
+    assert moved(first) == {(0, 0, 2), (1, 0, 0)}
+    assert moved(again) == {(0, 2, 2), (1, 0, 0)}, "a try that died after the ledger's commit is completed"
+    assert pipeline.group_offsets(topic)[0] == 2
+
+
+def test_an_approved_move_is_refused_after_the_topic_was_drained_further(pipeline, topic, approve):
+    pipeline.send(topic, ["a", "b"])
+    move = approve("latest")
+    pipeline.send(topic, ["c"])
+    pipeline.drain(topic, "run-1")
+    before = pipeline.entries(topic), pipeline.group_offsets(topic)
+
+    with pytest.raises(HeadsMoved, match="the head was at 0 and is now at 3"):
+        move()
+
+    assert (pipeline.entries(topic), pipeline.group_offsets(topic)) == before
+
+
+def test_an_approved_move_is_refused_after_the_topic_was_made_again(pipeline, topic, approve, make_again):
+    pipeline.send(topic, ["a", "b"])
+    move = approve("earliest")
+    make_again()
+
+    with pytest.raises(TopicReplaced, match="ask again"):
+        move()

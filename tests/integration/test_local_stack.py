@@ -20,6 +20,9 @@ from pipestream.local import Stack, load_spec
 
 pytestmark = pytest.mark.stack
 
+# Spark, which takes half a minute, has tests of its own.
+BOTH = ("kafka", "postgres")
+
 
 @pytest.fixture
 def spec(tmp_path):
@@ -37,7 +40,7 @@ def own_stack(spec):
 def up_stack(tmp_path_factory):
     """A running stack for the tests that only look."""
     folder = tmp_path_factory.mktemp("looked-at") / "stack"
-    with Stack(load_spec(folder=folder, free_ports=True, durable=False)).running() as stack:
+    with Stack(load_spec(folder=folder, free_ports=True, durable=False)).running(names=BOTH) as stack:
         yield stack
 
 
@@ -52,7 +55,7 @@ def _processes_of(stack):
 
 
 def _states(stack):
-    return {server.name: server.state for server in stack.status()}
+    return {server.name: server.state for server in stack.status() if server.name in BOTH}
 
 
 def _wait_for_states(stack, **expected):
@@ -87,23 +90,25 @@ def _execute(stack, statement):
         return cursor.fetchall() if cursor.description else None
 
 
-def test_a_crashed_server_is_shown_repaired_and_all_data_survives_a_stop(own_stack):
+def test_servers_that_are_named_start_a_crashed_one_is_repaired_and_all_data_survives_a_stop(own_stack):
     _wait_for_states(own_stack, kafka="stopped", postgres="stopped")
-    assert sorted(own_stack.up()) == ["kafka", "postgres"]
+    assert own_stack.up(names=["postgres"]) == ["postgres"]
+    _wait_for_states(own_stack, kafka="stopped", postgres="running")
+    assert own_stack.up(names=BOTH) == ["kafka"]
     _wait_for_states(own_stack, kafka="running", postgres="running")
     _write_record(own_stack, "kept", b"hello")
     _execute(own_stack, "CREATE TABLE kept AS SELECT 42 AS answer")
 
     own_stack.server("kafka").kill()
     _wait_for_states(own_stack, kafka="crashed", postgres="running")
-    assert own_stack.up() == ["kafka"]
+    assert own_stack.up(names=BOTH) == ["kafka"]
     _wait_for_states(own_stack, kafka="running", postgres="running")
     assert _read_record(own_stack, "kept") == b"hello"
 
     assert sorted(own_stack.down()) == ["kafka", "postgres"]
     assert _processes_of(own_stack) == []
 
-    own_stack.up()
+    own_stack.up(names=BOTH)
     assert _read_record(own_stack, "kept") == b"hello"
     assert _execute(own_stack, "SELECT answer FROM kept") == [(42,)]
 
@@ -112,7 +117,7 @@ def test_a_second_up_says_so_and_starts_nothing(up_stack):
     pids = {server.name: server.pid for server in up_stack.status()}
     lines = []
 
-    assert up_stack.up(lines.append) == []
+    assert up_stack.up(lines.append, names=BOTH) == []
 
     assert lines == ["already up"]
     assert {server.name: server.pid for server in up_stack.status()} == pids
@@ -142,13 +147,13 @@ def test_a_taken_port_is_refused_before_anything_starts(spec, tmp_path):
 
 
 def test_a_server_that_cannot_start_fails_at_once_with_its_log_and_takes_the_others_down(own_stack):
-    own_stack.up()
+    own_stack.up(names=["postgres"])
     own_stack.down()
     version = own_stack.spec.folder / "data" / "postgres" / "global" / "pg_control"
     version.write_bytes(b"")
 
     with pytest.raises(StackError, match=r"(?s)postgres ended while it was starting.*the whole log: .*postgres\.log"):
-        own_stack.up()
+        own_stack.up(names=BOTH)
 
     assert _processes_of(own_stack) == []
     _wait_for_states(own_stack, kafka="stopped", postgres="stopped")
@@ -178,19 +183,22 @@ def test_leaving_the_block_by_an_error_stops_the_servers(own_stack):
     assert _processes_of(own_stack) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
-def test_a_program_that_is_told_to_stop_leaves_no_server_behind(own_stack, number):
+@pytest.mark.parametrize(
+    ("number", "names"), [(signal.SIGINT, BOTH), (signal.SIGTERM, ("postgres",))], ids=["Ctrl-C", "SIGTERM"]
+)
+def test_a_program_that_is_told_to_stop_leaves_no_server_behind(own_stack, number, names):
     program = (
         "import signal, sys, time; from pathlib import Path; from pipestream.local import Stack, load_spec\n"
         # A shell that runs the tests in the background has them ignore Ctrl-C, and children inherit that.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "spec = load_spec(profile='embedded', folder=Path(sys.argv[1]), free_ports=True, durable=False)\n"
-        "with Stack(spec).running():\n    print('ready', flush=True); time.sleep(600)\n"
+        "with Stack(spec).running(names=sys.argv[2:]):\n    print('ready', flush=True); time.sleep(600)\n"
     )
-    argv = [sys.executable, "-c", program, str(own_stack.spec.folder)]
+    argv = [sys.executable, "-c", program, str(own_stack.spec.folder), *names]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout.readline() == "ready\n"
-        _wait_for_states(own_stack, kafka="running", postgres="running")
+        states = {name: "running" if name in names else "stopped" for name in BOTH}
+        _wait_for_states(own_stack, **states)
 
         process.send_signal(number)
         try:
@@ -205,13 +213,14 @@ def test_a_program_that_is_told_to_stop_leaves_no_server_behind(own_stack, numbe
 def test_servers_outlive_the_command_that_started_them(own_stack):
     program = (
         "import sys; from pathlib import Path; from pipestream.local import Stack, load_spec\n"
-        "Stack(load_spec(profile='embedded', folder=Path(sys.argv[1]), free_ports=True, durable=False)).up()\n"
+        "spec = load_spec(profile='embedded', folder=Path(sys.argv[1]), free_ports=True, durable=False)\n"
+        "Stack(spec).up(names=['kafka'])\n"
     )
 
     subprocess.run([sys.executable, "-c", program, str(own_stack.spec.folder)], check=True, timeout=400)
 
-    _wait_for_states(own_stack, kafka="running", postgres="running")
-    assert sorted(own_stack.down()) == ["kafka", "postgres"]
+    _wait_for_states(own_stack, kafka="running", postgres="stopped")
+    assert own_stack.down() == ["kafka"]
     assert _processes_of(own_stack) == []
 
 
@@ -244,13 +253,6 @@ def test_a_wrong_password_is_refused_by_postgres(up_stack):
         psycopg.connect(f"postgresql://pipestream:wrong@{address}", connect_timeout=60)
 
 
-def test_only_the_servers_that_are_named_are_started(own_stack):
-    assert own_stack.up(names=["postgres"]) == ["postgres"]
-    _wait_for_states(own_stack, kafka="stopped", postgres="running")
-
-    assert own_stack.up() == ["kafka"]
-
-
 def test_fetching_starts_nothing(own_stack):
-    assert own_stack.fetch() == ["kafka", "postgres"]
+    assert own_stack.fetch() == ["kafka", "postgres", "spark-connect"]
     _wait_for_states(own_stack, kafka="stopped", postgres="stopped")

@@ -28,7 +28,6 @@ def test_airflow_commands_use_the_stack_and_this_checkout(airflow_env, stack):
     repository = Path(__file__).resolve().parents[2]
 
     connection = json.loads(_airflow(airflow_env, "connections", "get", "spark_default", "-o", "json"))[0]
-    _airflow(airflow_env, "db", "check-migrations", "--migration-wait-timeout", "1")
 
     assert connection["host"] == stack.settings().spark_master
     assert airflow_env["AIRFLOW__CORE__DAGS_FOLDER"] == str(repository / "dags")

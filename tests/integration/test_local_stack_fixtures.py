@@ -22,7 +22,8 @@ def test_every_server_of_the_full_stack_answers(stack, consul, spark_cluster):
         states = {server.name: server.state for server in stack.status()}
         # One that has much to do for other tests does not answer within the moment that it is given.
         assert set(states.values()) <= {"running", "unresponsive"}, states
-        return states == dict.fromkeys(servers, "running")
+        # Tests that ran before may have added more, such as spark-connect.
+        return {states.get(name) for name in servers} == {"running"}
 
     wait_until(all_answer, "not every server has answered")
 

@@ -6,6 +6,7 @@ from pydantic import SecretStr
 from pipestream.errors import DocumentMissing, StoreRefused, StoreUnavailable
 from pipestream.ledger import Ledger
 from pipestream.objects.buckets import ensure_buckets
+from pipestream.objects.ranges import ByteRange
 from pipestream.objects.store import open_store
 
 pytestmark = pytest.mark.stack
@@ -42,6 +43,15 @@ def test_a_missing_object_is_an_answer_for_its_key_alone(store):
     assert isinstance(missing, DocumentMissing)
     assert store.exists("a/b.pb")
     assert not store.exists("a/none.pb")
+
+
+def test_ranges_come_back_in_their_order_and_as_long_as_their_object_goes(store):
+    store.put("a/b.pb", b"0123456789")
+    wanted = [ByteRange("a/b.pb", *span) for span in ((4, 6), (0, 2), (8, 20), (20, 30))]
+
+    assert store.get_ranges(wanted) == [b"45", b"01", b"89", b""]
+    (missing,) = store.get_ranges([ByteRange("a/none.pb", 0, 2)])
+    assert isinstance(missing, DocumentMissing)
 
 
 def test_ids_with_every_allowed_character_can_be_keys(store):
@@ -126,7 +136,7 @@ def test_what_the_server_refuses_is_trouble_of_the_settings_that_no_retry_change
     [
         lambda ledger: ledger.heads("g", "t", [0]),
         lambda ledger: ledger.table_uris(),
-        lambda ledger: ledger.find_plan("plan"),
+        lambda ledger: ledger.find_plan("plan", "g"),
         lambda ledger: ledger.entries(),
     ],
     ids=["heads", "tables", "plan", "entries"],

@@ -8,6 +8,8 @@ import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from pipestream.documents.segments import build_segment
+from pipestream.objects.store import open_store
 from pipestream_testing.pipeline import Pipeline
 from pipestream_testing.repository_process import RepositoryProcess, apply_graph
 from pipestream_testing.waiting import wait_until
@@ -31,7 +33,8 @@ MESSAGES = {
     "Bag": {"blob": (1, "Blob")},
     "Owner": {"account": (1, "string"), "source": (2, "string"), "connector": (3, "string")},
     "Doc": {"id": (1, "string"), "search": (2, "Search"), "bag": (3, "Bag"), "owner": (6, "Owner")},
-    "Ref": {"id": (1, "string"), "node": (2, "string"), "account": (3, "string"), "key": (4, "string")},
+    "Ref": {"id": (1, "string"), "node": (2, "string"), "account": (3, "string"), "key": (4, "string"),
+            "offset": (5, "int64"), "length": (6, "int64")},
     "Save": {"doc": (1, "Doc"), "drive": (2, "string"), "connector": (3, "string"), "at": (5, "string")},
     "Saved": {"node": (1, "string"), "drive": (2, "string"), "key": (3, "string"), "size": (4, "int64"),
               "checksum": (5, "string"), "at_ms": (6, "int64")},
@@ -200,3 +203,18 @@ def test_fuzzed_requests_get_only_documented_statuses(call, wire, source):
     assert {"OK", "INVALID_ARGUMENT", "NOT_FOUND"} <= seen
     assert call.process.is_running()
     assert "unexpected error" not in call.process.log_file.read_text()
+
+
+def test_a_document_in_a_segment_is_read_by_its_reference(call, served, wire):
+    account = served.graph.datasources[0].account_id
+    documents = [wire["Doc"](id=f"doc-{number}").SerializeToString() for number in range(3)]
+    segment, key = build_segment(documents), f"segments/{account}/first/2026111723/by-reference"
+    with open_store(served.settings.store_uri, served.settings) as store:
+        store.put(key, segment.data)
+    reference = {"account": account, "key": key, "offset": segment.offsets[1], "length": len(documents[1])}
+
+    got = call("GetPipeDocByReference", wire["GetRef"](ref=reference), "Got")
+    wrong = wire["GetRef"](ref={**reference, "offset": segment.offsets[1] + 1})
+
+    assert (got.doc.id, got.size) == ("doc-1", len(documents[1]))
+    assert status_of(call, "GetPipeDocByReference", wrong) is grpc.StatusCode.NOT_FOUND

@@ -11,7 +11,7 @@ from pipestream import faults
 from pipestream.documents import repository as repository_module
 from pipestream.documents.catalogue import Catalogue
 from pipestream.documents.identity import prepare
-from pipestream.documents.references import key_of
+from pipestream.documents.references import DocumentPlace, key_of
 from pipestream.documents.repository import Repository
 from pipestream.documents.tables import Tables
 from pipestream.documents.uploads import Uploads
@@ -347,6 +347,6 @@ def test_a_purge_leaves_what_is_uploaded_meanwhile(settings, datasource, monkeyp
         assert desk.delete("acme", datasource.datasource_id, "doc-1", purge=True) == (True, 1)
 
         found = desk.find("acme", datasource.datasource_id, "doc-1")
-        assert desk.read(found.object_key)[0].search_metadata.title == "Two"
+        assert desk.read(DocumentPlace(found.object_key))[0].search_metadata.title == "Two"
     finally:
         desk.close()

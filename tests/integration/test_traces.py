@@ -3,15 +3,38 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 
+import grpc
+import httpx
 import pytest
 
+from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import IntakeHandoffRequest
+from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import EngineV1ServiceStub
 from pipestream.kafka.records import header
 from pipestream.telemetry.tracing import TRACEPARENT
 from pipestream.wire import PipeStream
 from pipestream_testing.collector import run_collector
+from pipestream_testing.engine_processes import EngineProcess
+from pipestream_testing.pipeline import Pipeline
+from pipestream_testing.repository_process import RepositoryProcess, apply_graph
+from pipestream_testing.settings_file import write_settings
+from pipestream_testing.sidecars import SidecarProcess, apply_streaming, wait_drained
+from pipestream_testing.waiting import wait_until
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
+CALLER = "b7ad6b7169203331"
+PARENT = f"00-{TRACE}-{CALLER}-01"
+CHAIN = """
+graph: UNIQUE
+cluster: UNIQUE
+datasources: [{id: UNIQUE, account: acme, entry: first}]
+nodes:
+  - {id: first, module: "python:pipestream_testing.steps:pass_on"}
+  - {id: second, module: "python:pipestream_testing.steps:pass_on"}
+  - {id: third, module: "python:pipestream_testing.steps:pass_on"}
+edges: [{from: first, to: second}, {from: second, to: third}]
+"""
 
 
 @pytest.fixture
@@ -64,3 +87,106 @@ def test_without_a_collector_records_have_no_trace(pipeline, topic, second):
     (record,) = pipeline.read(second)
     assert header(record.record.headers, TRACEPARENT) is None
     assert record.stream.metadata.trace_id == ""
+
+
+@pytest.fixture
+def chain(settings, unique, tmp_path, collector):
+    """Three nodes with topics between them; every process that works on it exports its spans."""
+    file = tmp_path / "chain.yaml"
+    file.write_text(CHAIN.replace("UNIQUE", unique))
+    quick = {"reconcile_s": 0.3, "stream_follow_s": 0.3, "stream_record_s": 1.0, "engine_name": unique}
+    made = Pipeline(settings.model_copy(update={"otlp_endpoint": collector.address, **quick}), file)
+    made.create_topics()
+    return made
+
+
+def way_of(collector):
+    """Return the names of a trace's spans from the caller on, each below the one before, without those of modules."""
+    spans = {each.parent_id: each for each in collector.spans if not each.name.startswith("module")}
+    way, parent_id = [], CALLER
+    while parent_id in spans:
+        way.append(spans[parent_id].name)
+        parent_id = spans[parent_id].span_id
+    return way
+
+
+def hand_over(address, datasource_id):
+    request = IntakeHandoffRequest(datasource_id=datasource_id)
+    request.stream.document.doc_id = "a"
+    with grpc.insecure_channel(address) as channel:
+        call = EngineV1ServiceStub(channel).IntakeHandoff
+        # The engine follows applied graphs: it may not have seen this one yet.
+        wait_until(
+            lambda: call(request, metadata=((TRACEPARENT, PARENT),), timeout=120, wait_for_ready=True).accepted,
+            "the engine does not accept the document",
+            timeout_s=120,
+        )
+
+
+def test_one_trace_follows_a_document_from_an_engine_over_a_sidecar_to_a_batch(
+    chain, tmp_path, config_file, collector, unique
+):
+    second, third = f"pipestream.{unique}.second", f"pipestream.{unique}.third"
+    apply_streaming(chain, second)
+    engine, sidecar = EngineProcess(chain.settings, tmp_path, workers=1), SidecarProcess(chain, "sidecar")
+    engine.start()
+    try:
+        engine.wait_ready()
+        hand_over(engine.address, unique)
+        wait_drained(chain, [second])
+        assert engine.stop() == 0, engine.log
+        assert sidecar.end() == 0, sidecar.log
+    finally:
+        with suppress(ProcessLookupError):  # it has ended
+            engine.kill()
+        sidecar.kill()
+    write_settings(config_file, chain.settings)
+    drain_in_a_process(chain, config_file, collector, third)
+
+    assert {each.trace_id for each in collector.spans} == {TRACE}
+    assert way_of(collector) == ["process first", "process second", "process third"]
+    (end,) = chain.read(f"pipestream.{unique}.happy-end")
+    assert end.stream.metadata.trace_id == TRACE
+
+
+def test_one_trace_follows_an_upload_over_the_outbox_and_intake_to_its_end(chain, tmp_path, collector, unique):
+    topics = [f"intake.{unique}", f"pipestream.{unique}.second"]
+    apply_streaming(chain, *topics)
+    with RepositoryProcess(chain, tmp_path / "repository") as repository:
+        answer = httpx.post(
+            f"{repository.http}/uploads/{unique}",
+            content=b"text",
+            headers={"X-Document-Id": "a", TRACEPARENT: PARENT},
+            timeout=120,
+        )
+        assert answer.status_code == 201, answer.text
+        assert repository.stop() == 0
+    (record,) = chain.read(topics[0])
+    assert TRACE in header(record.record.headers, TRACEPARENT)
+    sidecar = SidecarProcess(chain, "sidecar")
+    try:
+        wait_drained(chain, topics)
+        assert sidecar.end() == 0, sidecar.log
+    finally:
+        sidecar.kill()
+
+    assert {each.trace_id for each in collector.spans} == {TRACE}
+    assert way_of(collector) == [f"upload {unique}", "process first", "process second"]
+
+
+def test_an_upload_passes_a_trace_on_without_a_collector_of_its_own(settings, chain, tmp_path, unique):
+    chain.settings = settings
+    apply_graph(chain)
+    with RepositoryProcess(chain, tmp_path / "repository") as repository:
+        for number, parent in enumerate((PARENT, "nonsense")):
+            headers = {"X-Document-Id": str(number), TRACEPARENT: parent}
+            assert (
+                httpx.post(
+                    f"{repository.http}/uploads/{unique}", content=b"text", headers=headers, timeout=120
+                ).status_code
+                == 201
+            )
+        assert repository.stop() == 0
+
+    traces = [header(each.record.headers, TRACEPARENT) for each in chain.read(f"intake.{unique}")]
+    assert sorted(traces, key=str) == [PARENT, None]

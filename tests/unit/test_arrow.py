@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipestream.arrow import from_stream, to_rows, to_table
-from pipestream.ledger.entries import ENTRIES_SCHEMA, PLANS_SCHEMA
+from pipestream.ledger.tables import ENTRIES_SCHEMA, PLANS_SCHEMA
 
 SCHEMA = pa.schema(
     [

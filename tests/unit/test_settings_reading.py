@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipestream.errors import SettingsInvalid
+from pipestream.retention.expire import SHORTEST_GRACE
 from pipestream.settings import Settings, load_settings
 from pipestream_testing.settings_file import write_settings
 
@@ -174,3 +175,11 @@ def test_settings_are_frozen():
 
 def test_every_setting_says_what_it_is_for():
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+def test_a_wave_of_sub_ranges_is_shorter_than_documents_may_look_unreferenced():
+    longest_s = SHORTEST_GRACE.total_seconds() / 2
+
+    assert Settings(sub_range_wave_s=longest_s).sub_range_wave_s == longest_s
+    with pytest.raises(ValidationError):
+        Settings(sub_range_wave_s=longest_s + 1)

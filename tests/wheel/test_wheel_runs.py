@@ -24,4 +24,9 @@ def test_demo_and_stack_work_from_the_wheel_in_an_empty_folder(run_fresh):
     finally:
         run_fresh("pipestream", "down")
     dags = {dag["dag_id"] for dag in json.loads(listed[listed.index("[{") :])}
-    assert dags == {"pipestream_sample", "pipestream_ingest_sample-files", "pipestream_upkeep"}
+    assert dags == {
+        "pipestream_sample",
+        "pipestream_sample.approve",
+        "pipestream_ingest_sample-files",
+        "pipestream_upkeep",
+    }

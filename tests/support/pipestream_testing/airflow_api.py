@@ -36,13 +36,15 @@ class AirflowApi:
         self._token = self.call("POST", "/auth/token", {"username": user, "password": password})["access_token"]
 
     def call(self, method: str, path: str, body: object = None) -> Any:
+        with urllib.request.urlopen(self._request(method, path, body), timeout=120) as answer:
+            return json.load(answer)
+
+    def _request(self, method: str, path: str, body: object = None) -> urllib.request.Request:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._address + path, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=120) as answer:
-            return json.load(answer)
+        return urllib.request.Request(self._address + path, data, headers, method=method)
 
     def refusal(self, method: str, path: str, body: object) -> tuple[int, str]:
         """Return how a call is refused: its status and what Airflow says."""
@@ -73,6 +75,17 @@ class AirflowApi:
 
     def pause(self, dag_id: str) -> None:
         self.call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": True})
+
+    def read_file_again(self, dag_id: str) -> None:
+        """Have the DAG processor read the file of a DAG now, and wait until it has."""
+        before = self.call("GET", f"/api/v2/dags/{dag_id}")
+        request = self._request("PUT", f"/api/v2/parseDagFile/{before['file_token']}")
+        with urllib.request.urlopen(request, timeout=120):
+            pass
+        read_at = before["last_parsed_time"]
+        wait_for(
+            lambda: self.call("GET", f"/api/v2/dags/{dag_id}")["last_parsed_time"] != read_at, "it is not read again"
+        )
 
     # -- runs -------------------------------------------------------------------------------------
 
@@ -110,6 +123,11 @@ class AirflowApi:
         """Return how each task of a run ended."""
         found = self.call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
         return {task["task_id"]: task["state"] for task in found}
+
+    def drains(self, dag_id: str, run_id: str) -> dict[str, str]:
+        """Return how each drain task of a run ended."""
+        found = self.tasks(dag_id, run_id)
+        return {task_id: state for task_id, state in found.items() if task_id.startswith("drain_")}
 
     def task(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
         found: dict[str, Any] = self.call("GET", self._task_path(dag_id, run_id, task_id))

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from threading import RLock
 from zlib import crc32
 
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC
@@ -67,6 +68,8 @@ class ModelBroker:
     epochs: Counter[str] = field(default_factory=Counter)
     """How many producers have started under a transactional id; all but the last are fenced."""
     open: dict[str, Transaction] = field(default_factory=dict)
+    guard: RLock = field(default_factory=RLock)
+    """Held for everything that the real broker does at once: processes may have several threads."""
 
     def create(self, topic: str, partitions: int) -> None:
         self.logs.setdefault(topic, [[] for _ in range(partitions)])
@@ -116,8 +119,9 @@ class ModelBroker:
     def fence(self, topic: str, transactional_ids: Iterable[str]) -> None:
         """Abort what was left open under the ids, and let nobody who writes under them now commit anything."""
         self.step()
-        for transactional_id in transactional_ids:
-            self._fence(transactional_id)
+        with self.guard:
+            for transactional_id in transactional_ids:
+                self._fence(transactional_id)
 
     def forget_offsets(self, group: str) -> None:
         """Do what Kafka does to a group that was quiet for a week."""
@@ -157,8 +161,9 @@ class ModelBroker:
 
     def time_out(self) -> None:
         """Abort and fence, as a broker does after a minute, whoever has left a transaction open."""
-        for transactional_id in list(self.open):
-            self._fence(transactional_id)
+        with self.guard:
+            for transactional_id in list(self.open):
+                self._fence(transactional_id)
 
     def _fence(self, transactional_id: str) -> None:
         self._end(transactional_id, State.ABORTED)

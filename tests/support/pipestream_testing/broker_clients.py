@@ -38,15 +38,18 @@ class ModelWriter(_Client):
     epoch: int
 
     def commit(self, outputs: Sequence[OutputRecord], progress: Iterable[Progress], group_metadata: Any) -> None:
-        self._step()
-        transaction = self.broker.begin(self.transactional_id)
-        for output in outputs:
-            self.broker.append(output, transaction=transaction)
-        self._step()
-        self.broker.commit(self.transactional_id, group_metadata, self.topic, progress)
-
-    def _step(self) -> None:
         self.broker.step()
+        with self.broker.guard:
+            self._refuse_if_fenced()
+            transaction = self.broker.begin(self.transactional_id)
+            for output in outputs:
+                self.broker.append(output, transaction=transaction)
+        self.broker.step()
+        with self.broker.guard:
+            self._refuse_if_fenced()
+            self.broker.commit(self.transactional_id, group_metadata, self.topic, progress)
+
+    def _refuse_if_fenced(self) -> None:
         if self.broker.epochs[self.transactional_id] != self.epoch:
             raise ProducerFenced(self.topic)
 
@@ -62,6 +65,9 @@ class ModelReader(_Client):
         (topic,) = {each.topic for each in self.ranges}
         found = self.broker.committed(self.group, topic, [each.partition for each in self.ranges])
         return {(topic, partition): committed for partition, committed in found.items()}
+
+    def stop(self) -> None:
+        """Nothing to do: it never waits."""
 
     def group_metadata(self) -> Any:
         return self.group

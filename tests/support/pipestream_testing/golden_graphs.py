@@ -28,6 +28,10 @@ WRITTEN_GRAPHS = (
     TESTS / "data" / "paths.yaml",
     TESTS / "data" / "live.yaml",
     TESTS / "data" / "sockets.yaml",
+    TESTS / "data" / "waiting.yaml",
+    TESTS / "data" / "arrival.yaml",
+    TESTS / "data" / "packed.yaml",
+    TESTS / "data" / "hours.yaml",
 )
 
 WORDS = ["a", "Two words", "yes", "1.10", "0x1F", "- dash", "# hash", "a: b", "line\nbreak", "ünïcødé 文書", "'\"", " "]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
+from pipestream.drain.local_runner import LocalRunner
+from pipestream.drain.plan_tasks import cut_sub_ranges
 from pipestream.drain.range_task import transactional_id
-from pipestream.drain.task import drain_ranges
 from pipestream.engine.dead_letter_record import REPLAYS
 from pipestream.errors import ModuleFailed
 from pipestream.graph.model import Datasource, Graph, Node, NodeType
@@ -17,6 +18,7 @@ from pipestream.graph.proto import to_binary
 from pipestream.ids import derive_stream_id, record_origin
 from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.modules.module import ModuleContext
+from pipestream.objects.ranges import ByteRange
 from pipestream.objects.store import ObjectStore
 from pipestream.settings import Settings
 from pipestream.wire import PipeDoc, PipeStream
@@ -89,8 +91,14 @@ def fail_until_healed(document: PipeDoc, context: ModuleContext) -> PipeDoc:
     return document
 
 
-def drain_without_ledger(broker: ModelBroker, settings: Settings, *, run_id: str, budget: int) -> None:
-    """Drain up to ``budget`` offsets of each partition, planned by nothing but what the broker says."""
+def drain_without_ledger(
+    broker: ModelBroker, settings: Settings, *, run_id: str, budget: int, sub_range_offsets: int = 0
+) -> None:
+    """Drain up to ``budget`` offsets of each partition, planned by nothing but what the broker says.
+
+    :param sub_range_offsets: process so many at a time, and then commit all; 0: chunk by chunk.
+    """
+    runner = LocalRunner(settings, broker)
     group, identity = "without-ledger", broker.identify(TOPIC)
     for partition, marks in broker.watermarks(TOPIC, identity.partitions).items():
         done = broker.committed(group, TOPIC, [partition]).get(partition)
@@ -107,7 +115,10 @@ def drain_without_ledger(broker: ModelBroker, settings: Settings, *, run_id: str
                 transactional_ids=(transactional_id(group, TOPIC, partition),),
                 graph=b64encode(to_binary(GRAPH)).decode(),
             )
-            drain_ranges(task, settings, broker=broker)
+            if sub_range_offsets:
+                parts = cut_sub_ranges(*task.offsets[0][1:], sub_range_offsets)
+                task = replace(task, sub_ranges=parts)
+            list(runner([task]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +137,14 @@ class SteppingStore:
     ) -> None:
         self.store.__exit__(kind, error, trace)
 
-    def get_many(self, keys: Sequence[str]) -> Any:
+    def get_many(self, keys: Sequence[str], most_bytes: int | None = None) -> Any:
         self.step()
-        return self.store.get_many(keys)
+        return self.store.get_many(keys, most_bytes)
+
+    def get_ranges(self, wanted: Sequence[ByteRange]) -> Any:
+        if wanted:
+            self.step()
+        return self.store.get_ranges(wanted)
 
     def put_many(self, items: Sequence[tuple[str, bytes]]) -> None:
         self.step()

@@ -69,6 +69,14 @@ def meeting(document: PipeDoc, context: ModuleContext) -> PipeDoc:
     return document
 
 
+def computing(document: PipeDoc, context: ModuleContext) -> PipeDoc:
+    """Compute for ``config.cpu_s`` seconds of this thread's CPU time."""
+    until = time.thread_time() + context.config["cpu_s"]
+    while time.thread_time() < until:
+        pass
+    return document
+
+
 def spinning(document: PipeDoc, context: ModuleContext) -> PipeDoc:
     """Never stop computing."""
     while True:

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field
 
-from pipestream.documents.references import key_of
-from pipestream.errors import DocumentMissing
+from pipestream.documents.fetch import fetch_documents
+from pipestream.documents.references import place_of
 from pipestream.objects.store import open_store
 from pipestream.topics.required import required_topics
 from pipestream_testing.length import repeat_command
@@ -52,9 +52,9 @@ def _without_object(pipeline: Pipeline, records: Iterable[FoundRecord]) -> set[s
         each for each in records if each.stream.HasField("document_ref") and not each.record.topic.startswith("dlq.")
     ]
     with open_store(pipeline.settings.store_uri, pipeline.settings) as store:
-        objects = store.get_many([key_of(each.stream) for each in referring])
+        objects = fetch_documents(store, [place_of(each.stream) for each in referring])
     pairs = zip(referring, objects, strict=True)
-    return {each.doc_id for each, found in pairs if isinstance(found, DocumentMissing)}
+    return {each.doc_id for each, found in pairs if not isinstance(found, bytes)}
 
 
 def _untiled(pipeline: Pipeline, topic: str) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from google.protobuf.message import DecodeError
@@ -132,7 +132,15 @@ class Pipeline:
         """Give what sends a record, and make sure that Kafka has taken all of them."""
         answers: list[KafkaError | None] = []
         producer = idempotent_producer(self.settings)
-        yield partial(producer.produce, topic, on_delivery=lambda error, _: answers.append(error))
+
+        def send(**record: Any) -> None:
+            while True:
+                try:
+                    return producer.produce(topic, on_delivery=lambda error, _: answers.append(error), **record)
+                except BufferError:  # the client holds as many as it may
+                    producer.poll(0.1)
+
+        yield send
         assert producer.flush(_ANSWER_S) == 0, f"Kafka has not taken all records in {_ANSWER_S:g} s"
         assert set(answers) <= {None}, answers
 

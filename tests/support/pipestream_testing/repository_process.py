@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Self
@@ -32,17 +33,19 @@ def apply_graph(pipeline: Pipeline) -> None:
 class RepositoryProcess:
     """``pipestream repository serve``. A context manager, which ends it."""
 
-    def __init__(self, pipeline: Pipeline, folder: Path, fault: str = "") -> None:
+    def __init__(
+        self, pipeline: Pipeline, folder: Path, fault: str = "", environment: Mapping[str, str] | None = None
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         config = folder / "repository.toml"
         write_settings(config, pipeline.settings)
         self._log = (folder / "repository.log").open("ab")
-        environment = os.environ | {CONFIG_VARIABLE: str(config), "COLUMNS": "200"}
+        variables = os.environ | {CONFIG_VARIABLE: str(config), "COLUMNS": "200"} | dict(environment or {})
         if fault:
-            environment[faults.VARIABLE] = fault
+            variables[faults.VARIABLE] = fault
         self._process = subprocess.Popen(
             [sys.executable, "-m", "pipestream.cli.main", *_COMMAND],
-            env=environment,
+            env=variables,
             stdout=subprocess.PIPE,
             stderr=self._log,
         )

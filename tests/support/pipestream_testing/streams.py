@@ -18,7 +18,7 @@ from pipestream.stream.recorder import Recorder
 from pipestream.stream.topic_stream import StreamEnded, TopicStream
 from pipestream_testing.pipeline import Pipeline
 
-QUICK = {"stream_record_s": 0.5, "stream_follow_s": 0.2}
+QUICK = {"stream_record_s": 0.5, "stream_follow_s": 0.2, "stream_window_s": 0.5}
 """Settings with which a test waits less."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 # A step takes milliseconds. One that takes so long waits for another process, which will never get its turn.
@@ -14,15 +15,18 @@ class Crash(BaseException):
     """The process died here. Not an Exception, so that nothing on the way handles it."""
 
 
-class Turns:
-    """Runs processes that call ``step`` wherever another one may come in between."""
+_running: ContextVar[_Process | None] = ContextVar("running", default=None)
 
-    def __init__(self) -> None:
-        self._here = threading.local()
+
+class Turns:
+    """Runs processes that call ``step`` wherever another one may come in between.
+
+    A process may start threads of its own, in a copy of its context. A step of any of them is a step of the process.
+    """
 
     def step(self) -> None:
         """Let the others go first, if the order says so. Does nothing outside of a process."""
-        process: _Process | None = getattr(self._here, "process", None)
+        process = _running.get()
         if process:
             process.pause()
 
@@ -34,15 +38,14 @@ class Turns:
         :param order: who takes how many steps. After it, those that are to be killed die where they are, and the
             others go on to their ends, one after the other.
         """
-        processes = [_Process(work, self._here) for work in works]
+        processes = [_Process(work) for work in works]
         for process in processes:
             process.start()
         for number, steps in order:
             for _ in range(steps):
                 processes[number].resume()
         for number in killed:
-            processes[number].is_killed = True
-            processes[number].resume()
+            processes[number].kill()
         for process in processes:
             while not process.is_over:
                 process.resume()
@@ -51,43 +54,59 @@ class Turns:
 
 
 class _Process(threading.Thread):
-    """Only ever runs while the test waits for it, so that the order alone decides what happens."""
+    """Takes a step only when the test says so.
 
-    def __init__(self, work: Callable[[], Any], here: threading.local) -> None:
+    A process of one thread only ever runs while the test waits for it. If it has several, one of them may still be on
+    its way to its next step when the test continues.
+    """
+
+    def __init__(self, work: Callable[[], Any]) -> None:
         super().__init__(daemon=True)
         self._work = work
-        self._here = here
-        self._turn = threading.Semaphore(0)
-        self._step_is_done = threading.Semaphore(0)
-        self.is_killed = False
+        self._changed = threading.Condition()
+        self._turns = 0
+        self._waiting = 0
+        self._is_killed = False
         self.is_over = False
         self.outcome: Any = None
 
     def run(self) -> None:
-        self._here.process = self
+        _running.set(self)
         try:
-            self._wait_for_turn()
+            self.pause()
             self.outcome = self._work()
         except BaseException as error:  # the test's to judge
             self.outcome = error
-        self.is_over = True
-        self._step_is_done.release()
+        with self._changed:
+            self.is_over = True
+            self._changed.notify_all()
 
     def pause(self) -> None:
-        if not self.is_killed:
-            self._step_is_done.release()
-            self._wait_for_turn()
-        else:
-            raise Crash
+        with self._changed:
+            self._waiting += 1
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._turns or self._is_killed)
+            self._waiting -= 1
+            if self._is_killed:
+                raise Crash
+            self._turns -= 1
+            self._changed.notify_all()
 
     def resume(self) -> None:
         """Let it take its next step, and wait for that."""
-        if not self.is_over:
-            self._turn.release()
-            if not self._step_is_done.acquire(timeout=_STEP_LIMIT_S):
-                raise TimeoutError(f"a process took longer than {_STEP_LIMIT_S:g} s over a step")
+        with self._changed:
+            if not self.is_over:
+                self._turns += 1
+                self._changed.notify_all()
+                self._wait(lambda: self.is_over or (not self._turns and self._waiting))
 
-    def _wait_for_turn(self) -> None:
-        self._turn.acquire()
-        if self.is_killed:
-            raise Crash
+    def kill(self) -> None:
+        """Let all of its threads die at their next steps, and wait for that."""
+        with self._changed:
+            self._is_killed = True
+            self._changed.notify_all()
+            self._wait(lambda: self.is_over)
+
+    def _wait(self, condition: Callable[[], Any]) -> None:
+        if not self._changed.wait_for(condition, _STEP_LIMIT_S):
+            raise TimeoutError(f"a process took longer than {_STEP_LIMIT_S:g} s over a step")

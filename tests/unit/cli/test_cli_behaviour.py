@@ -69,7 +69,7 @@ def test_every_command_explains_itself_with_examples(run, words):
 def test_all_the_commands_are_there():
     assert {words[0] for words in all_commands()} == {
         "airflow", "assignments", "backfill", "demo", "dlq", "documents", "down", "drain", "engine", "fetch", "graph",
-        "ingest", "leases", "ledger", "metrics", "plugins", "read", "repository", "runtime", "samples",
+        "ingest", "leases", "ledger", "metrics", "plugins", "read", "repository", "runtime", "samples", "spark",
         "settings", "sidecar", "status", "topics", "up",
     }  # fmt: skip
 
@@ -226,6 +226,7 @@ def test_the_status_of_a_stack_that_never_ran_is_stopped(run):
     assert {server["name"]: server["state"] for server in json.loads(ran.out)["servers"]} == {
         "kafka": "stopped",
         "postgres": "stopped",
+        "spark-connect": "stopped",
     }
 
 
@@ -234,6 +235,17 @@ def test_stopping_nothing_is_not_an_error(run):
 
     assert ran.code == 0
     assert json.loads(ran.out) == {"stopped": []}
+
+
+@pytest.mark.parametrize("variable", ["PIPESTREAM_GRPC_STOP_S", "PIPESTREAM_NO_SUCH_SETTING"])
+def test_a_stack_is_stopped_although_the_settings_are_not_valid(run, monkeypatch, variable):
+    monkeypatch.setenv(variable, "soon")
+
+    ran = run("down", "--json")
+
+    assert (ran.code, json.loads(ran.out)) == (0, {"stopped": []})
+    assert "servers get the default time to stop, because the settings are not valid" in ran.err
+    assert variable in ran.err
 
 
 class HeldStore(NoLeaseStore):
@@ -277,7 +289,7 @@ def test_without_leases_the_list_says_that_replicas_do_not_apply(run, no_leases,
     ran = run(command)
 
     assert ran.code == 0
-    assert "PIPESTREAM_LEASES is none" in ran.out
+    assert "No leases: replicas do not apply" in ran.out
     assert "replicas do not apply" in " ".join(ran.out.split())
     assert "started x -" in ran.out
     listed = json.loads(run(command, "--json").out)

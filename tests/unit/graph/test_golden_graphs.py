@@ -50,6 +50,7 @@ def test_the_golden_graphs_are_a_hundred_and_use_every_field():
         *(edge for graph in graphs for edge in graph.edges),
         *(source for graph in graphs for source in graph.datasources),
         *(graph.live for graph in graphs),
+        *(graph.arrival for graph in graphs),
         *(node.dead_letters for node in nodes),
         *(node.hydration for node in nodes),
         *(source.persistence for graph in graphs for source in graph.datasources),

@@ -716,7 +716,7 @@ CONNECTOR_PLACE = ("datasources[0].connector", 7)
         (
             graph(sources=CONNECTOR.format("{kind: ftp}")),
             CONNECTOR_PLACE,
-            "there is no connector 'ftp'; there are: folder",
+            "there is no connector 'ftp'; there are: csv, feed, folder, jsonl, s3, sitemap, sql",
         ),
         (graph(sources=CONNECTOR.format("{kind: folder, paht: /in}")), CONNECTOR_PLACE, "unknown option paht"),
         (graph(sources=CONNECTOR.format("{kind: folder}")), CONNECTOR_PLACE, "path is missing"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import timedelta
 
@@ -54,6 +55,22 @@ def test_a_range_that_does_not_start_at_the_head_changes_nothing(ledger, start, 
         ledger.enter([make_entry(0, 5, partition=1), make_entry(start, end)])
 
     assert ledger.heads("g", "intake.a", [0, 1]) == {0: 10}
+
+
+def test_heads_that_were_asked_for_before_are_those_of_now(ledger, tmp_path):
+    places = [("g", "intake.a", 0), ("g", "intake.a", 1)]
+    other = Ledger(Settings(ledger_uri=(tmp_path / "ledger").as_uri()))
+    ledger.enter([make_entry(0, 10)])
+    first = ledger.heads_of(places)
+    other.enter([make_entry(10, 12), make_entry(0, 4, partition=1)])
+    second = ledger.heads_of(places)
+    shutil.rmtree(tmp_path / "ledger")
+    empty = ledger.heads_of(places)
+    other.enter([make_entry(0, 3)])
+    other.enter([make_entry(3, 5)])
+
+    assert (first, second) == ({places[0]: 10}, {places[0]: 12, places[1]: 4})
+    assert (empty, ledger.heads_of(places)) == ({}, {places[0]: 5})
 
 
 def test_lanes_have_heads_of_their_own(ledger):
@@ -143,7 +160,7 @@ def test_the_partitions_that_have_entries_are_listed_once_each(ledger):
 def test_reading_a_ledger_that_is_not_there_finds_nothing_and_makes_nothing(ledger, tmp_path):
     assert ledger.heads("g", "intake.a", [0]) == {}
     assert ledger.is_same_topic("g", "intake.a", "id-1")
-    assert ledger.find_plan("plan") is None
+    assert ledger.find_plan("plan", "g") is None
     assert (ledger.entries(), ledger.plans(), ledger.partitions(), ledger.delta_tables()) == ([], [], [], {})
     assert ledger.entries_table(["lane", "entered_at"]).num_rows == 0
     assert list(tmp_path.iterdir()) == []

@@ -29,15 +29,15 @@ def ledger(tmp_path):
 def test_a_plan_comes_back_as_it_was_written(ledger):
     ledger.write_plan(plan("one"))
 
-    assert ledger.find_plan("one|intake.a|0") == plan("one")
-    assert ledger.find_plan("another") is None
+    assert ledger.find_plan("one|intake.a|0", "g") == plan("one")
+    assert ledger.find_plan("another", "g") is None
 
 
 def test_a_plan_comes_back_whatever_its_id_looks_like(ledger):
     strange = replace(plan("one"), plan_id="it's' OR 1=1 --/../ä")
     ledger.write_plan(strange)
 
-    assert ledger.find_plan(strange.plan_id) == strange
+    assert ledger.find_plan(strange.plan_id, "g") == strange
     assert ledger.plans() == [strange]
 
 
@@ -47,8 +47,20 @@ def test_a_plan_is_never_replaced(ledger):
     with pytest.raises(LedgerBusy, match=r"another process made plan .* first"):
         ledger.write_plan(plan("one", minute=1))
 
-    assert ledger.find_plan("one|intake.a|0") == plan("one")
+    assert ledger.find_plan("one|intake.a|0", "g") == plan("one")
     assert ledger.plans() == [plan("one")]
+
+
+def test_two_graphs_that_drain_a_topic_under_the_same_run_id_have_a_plan_each(ledger):
+    plans = [replace(plan("one", minute=minute), lane=lane) for minute, lane in enumerate(["g", "other", "third"])]
+    for each in plans:
+        ledger.write_plan(each)
+
+    assert [ledger.find_plan(each.plan_id, each.lane) for each in plans] == plans
+    assert ledger.plans() == plans
+    for each in plans:
+        with pytest.raises(LedgerBusy):
+            ledger.write_plan(replace(each, token=2))
 
 
 def test_of_several_plans_under_one_id_exactly_one_holds(ledger):
@@ -61,7 +73,7 @@ def test_of_several_plans_under_one_id_exactly_one_holds(ledger):
 
     (won,) = [minute for minute in together(8, write) if minute is not None]
 
-    assert ledger.find_plan("one|intake.a|0") == plan("one", minute=won)
+    assert ledger.find_plan("one|intake.a|0", "g") == plan("one", minute=won)
     assert ledger.plans() == [plan("one", minute=won)]
 
 
@@ -81,7 +93,7 @@ def test_a_plan_whose_answer_was_lost_is_known_again(ledger, monkeypatch):
     monkeypatch.setattr(ObjectStore, "put_new", put_and_lose)
     ledger.write_plan(plan("one"))
 
-    assert ledger.find_plan("one|intake.a|0") == plan("one")
+    assert ledger.find_plan("one|intake.a|0", "g") == plan("one")
     assert ledger.plans() == [plan("one")]
 
 
@@ -99,8 +111,8 @@ def test_a_plan_whose_writer_died_is_found_and_listed_once(ledger, monkeypatch, 
         with pytest.raises(StoreUnavailable):
             ledger.write_plan(plan("one"))
 
-    assert ledger.find_plan("one|intake.a|0") == plan("one")
-    assert ledger.find_plan("one|intake.a|0") == plan("one")
+    assert ledger.find_plan("one|intake.a|0", "g") == plan("one")
+    assert ledger.find_plan("one|intake.a|0", "g") == plan("one")
     (table,) = ledger.delta_tables().values()
     assert table.count() == len(plan("one").ranges)
 

@@ -45,7 +45,7 @@ def test_upkeep_joins_files_and_moves_nothing(ledger):
     assert [(each.table, each.files_joined, each.files_made) for each in done] == [("plans", 5, 1), ("entries", 5, 1)]
     assert ledger.heads("g", "intake.a", [0]) == {0: 5}
     assert (ledger.entries(), ledger.plans()) == (entries, plans)
-    assert ledger.find_plan("run-3") == plans[3]
+    assert ledger.find_plan("run-3", "g") == plans[3]
 
 
 def test_upkeep_writes_a_checkpoint_of_the_version_it_tells(ledger):

@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from pipestream.live.owner import OwnedServer, is_guarded, own_server, stop_abandoned, stop_all
-from pipestream.live.servers import server_stop_s
 from pipestream.live.spec import Place, ServerSpec
 from pipestream.settings import Settings
+from pipestream.stop_times import server_stop_s
 from pipestream_testing.waiting import wait_until
 
 

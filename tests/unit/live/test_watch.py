@@ -132,22 +132,24 @@ def test_a_tail_begins_again_when_the_file_does(tmp_path):
     assert tail.read() == ["new"]
 
 
-def test_the_engine_is_started_with_the_port_of_its_telemetry():
-    settings = load_settings(live_engine_url="http://127.0.0.1:1234/")
+def test_the_engine_is_started_with_its_address_and_the_port_of_its_telemetry():
+    settings = load_settings(live_engine_url="http://127.0.0.1:1234/", live_engine_address="0.0.0.0:77")
 
     assert server_url("engine", settings) == "http://127.0.0.1:1234"
-    assert server_command("engine", settings)[-4:] == ["engine", "serve", "--metrics-port", "1234"]
+    options = ["--host", "0.0.0.0", "--port", "77", "--metrics-port", "1234"]
+    assert server_command("engine", settings)[-8:] == ["engine", "serve", *options]
 
 
 @pytest.mark.parametrize("server", ["engine", "repository", "sidecar"])
 def test_the_command_of_a_server_has_options_that_exist(server):
-    *program, group, name, option, place = server_command(server, load_settings())
+    *program, group, name = server_command(server, load_settings())[:5]
+    options = server_command(server, load_settings())[5:]
 
     command = typer.main.get_command(app).commands[group].commands[name]
 
     assert program == [sys.executable, "-m", "pipestream.cli.main"]
-    assert option in {each for parameter in command.params for each in parameter.opts}
-    assert urlsplit(server_url(server, load_settings())).netloc.endswith(place)
+    assert set(options[::2]) <= {each for parameter in command.params for each in parameter.opts}
+    assert urlsplit(server_url(server, load_settings())).netloc.endswith(options[-1])
 
 
 def test_the_streaming_drain_is_submitted_to_the_spark_of_the_settings():

@@ -63,7 +63,7 @@ NODE_MODE_DESIGN: NodeMode
 NODE_MODE_PRODUCTION: NodeMode
 
 class PipelineGraph(_message.Message):
-    __slots__ = ("graph_id", "cluster_id", "name", "description", "nodes", "edges", "mode", "created_at", "modified_at", "version", "datasources", "schedule", "happy_end_node_id", "error_end_node_id", "max_hops", "live")
+    __slots__ = ("graph_id", "cluster_id", "name", "description", "nodes", "edges", "mode", "created_at", "modified_at", "version", "datasources", "schedule", "happy_end_node_id", "error_end_node_id", "max_hops", "live", "arrival", "age_target_seconds")
     GRAPH_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -80,6 +80,8 @@ class PipelineGraph(_message.Message):
     ERROR_END_NODE_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_HOPS_FIELD_NUMBER: _ClassVar[int]
     LIVE_FIELD_NUMBER: _ClassVar[int]
+    ARRIVAL_FIELD_NUMBER: _ClassVar[int]
+    AGE_TARGET_SECONDS_FIELD_NUMBER: _ClassVar[int]
     graph_id: str
     cluster_id: str
     name: str
@@ -96,7 +98,17 @@ class PipelineGraph(_message.Message):
     error_end_node_id: str
     max_hops: int
     live: LiveServers
-    def __init__(self, graph_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[GraphNode, _Mapping]]] = ..., edges: _Optional[_Iterable[_Union[GraphEdge, _Mapping]]] = ..., mode: _Optional[_Union[GraphMode, str]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., modified_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., version: _Optional[int] = ..., datasources: _Optional[_Iterable[_Union[GraphDatasource, _Mapping]]] = ..., schedule: _Optional[str] = ..., happy_end_node_id: _Optional[str] = ..., error_end_node_id: _Optional[str] = ..., max_hops: _Optional[int] = ..., live: _Optional[_Union[LiveServers, _Mapping]] = ...) -> None: ...
+    arrival: Arrival
+    age_target_seconds: int
+    def __init__(self, graph_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[GraphNode, _Mapping]]] = ..., edges: _Optional[_Iterable[_Union[GraphEdge, _Mapping]]] = ..., mode: _Optional[_Union[GraphMode, str]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., modified_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., version: _Optional[int] = ..., datasources: _Optional[_Iterable[_Union[GraphDatasource, _Mapping]]] = ..., schedule: _Optional[str] = ..., happy_end_node_id: _Optional[str] = ..., error_end_node_id: _Optional[str] = ..., max_hops: _Optional[int] = ..., live: _Optional[_Union[LiveServers, _Mapping]] = ..., arrival: _Optional[_Union[Arrival, _Mapping]] = ..., age_target_seconds: _Optional[int] = ...) -> None: ...
+
+class Arrival(_message.Message):
+    __slots__ = ("records", "oldest_seconds")
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    records: int
+    oldest_seconds: int
+    def __init__(self, records: _Optional[int] = ..., oldest_seconds: _Optional[int] = ...) -> None: ...
 
 class LiveServers(_message.Message):
     __slots__ = ("engine", "repository", "sidecar", "stream")
@@ -111,7 +123,7 @@ class LiveServers(_message.Message):
     def __init__(self, engine: _Optional[str] = ..., repository: _Optional[str] = ..., sidecar: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
 
 class GraphNode(_message.Message):
-    __slots__ = ("node_id", "cluster_id", "name", "node_type", "module_id", "custom_config", "visibility", "mode", "kafka_input_topic", "repository_path", "created_at", "modified_at", "dlq_config", "pre_mappings", "post_mappings", "filter_conditions", "save_on_error", "kafka_partitions", "consumer_slots", "engine_address", "timeout_s", "retention_hours", "ordering", "start_at", "keep_documents_hours", "visible_to", "protocol", "parser", "hydration_config")
+    __slots__ = ("node_id", "cluster_id", "name", "node_type", "module_id", "custom_config", "visibility", "mode", "kafka_input_topic", "repository_path", "created_at", "modified_at", "dlq_config", "pre_mappings", "post_mappings", "filter_conditions", "save_on_error", "kafka_partitions", "consumer_slots", "engine_address", "timeout_s", "retention_hours", "ordering", "start_at", "keep_documents_hours", "visible_to", "protocol", "parser", "hydration_config", "concurrency", "storage")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -141,6 +153,8 @@ class GraphNode(_message.Message):
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     PARSER_FIELD_NUMBER: _ClassVar[int]
     HYDRATION_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    CONCURRENCY_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     cluster_id: str
     name: str
@@ -170,7 +184,9 @@ class GraphNode(_message.Message):
     protocol: str
     parser: bool
     hydration_config: _pipeline_core_types_pb2.HydrationConfig
-    def __init__(self, node_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., name: _Optional[str] = ..., node_type: _Optional[_Union[NodeType, str]] = ..., module_id: _Optional[str] = ..., custom_config: _Optional[_Union[_pipeline_core_types_pb2.ProcessConfiguration, _Mapping]] = ..., visibility: _Optional[_Union[ClusterVisibility, str]] = ..., mode: _Optional[_Union[NodeMode, str]] = ..., kafka_input_topic: _Optional[str] = ..., repository_path: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., modified_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., dlq_config: _Optional[_Union[DlqConfig, _Mapping]] = ..., pre_mappings: _Optional[_Iterable[_Union[_pipeline_core_types_pb2.ProcessingMapping, _Mapping]]] = ..., post_mappings: _Optional[_Iterable[_Union[_pipeline_core_types_pb2.ProcessingMapping, _Mapping]]] = ..., filter_conditions: _Optional[_Iterable[str]] = ..., save_on_error: _Optional[bool] = ..., kafka_partitions: _Optional[int] = ..., consumer_slots: _Optional[int] = ..., engine_address: _Optional[str] = ..., timeout_s: _Optional[float] = ..., retention_hours: _Optional[float] = ..., ordering: _Optional[str] = ..., start_at: _Optional[str] = ..., keep_documents_hours: _Optional[float] = ..., visible_to: _Optional[_Iterable[str]] = ..., protocol: _Optional[str] = ..., parser: _Optional[bool] = ..., hydration_config: _Optional[_Union[_pipeline_core_types_pb2.HydrationConfig, _Mapping]] = ...) -> None: ...
+    concurrency: int
+    storage: str
+    def __init__(self, node_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., name: _Optional[str] = ..., node_type: _Optional[_Union[NodeType, str]] = ..., module_id: _Optional[str] = ..., custom_config: _Optional[_Union[_pipeline_core_types_pb2.ProcessConfiguration, _Mapping]] = ..., visibility: _Optional[_Union[ClusterVisibility, str]] = ..., mode: _Optional[_Union[NodeMode, str]] = ..., kafka_input_topic: _Optional[str] = ..., repository_path: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., modified_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., dlq_config: _Optional[_Union[DlqConfig, _Mapping]] = ..., pre_mappings: _Optional[_Iterable[_Union[_pipeline_core_types_pb2.ProcessingMapping, _Mapping]]] = ..., post_mappings: _Optional[_Iterable[_Union[_pipeline_core_types_pb2.ProcessingMapping, _Mapping]]] = ..., filter_conditions: _Optional[_Iterable[str]] = ..., save_on_error: _Optional[bool] = ..., kafka_partitions: _Optional[int] = ..., consumer_slots: _Optional[int] = ..., engine_address: _Optional[str] = ..., timeout_s: _Optional[float] = ..., retention_hours: _Optional[float] = ..., ordering: _Optional[str] = ..., start_at: _Optional[str] = ..., keep_documents_hours: _Optional[float] = ..., visible_to: _Optional[_Iterable[str]] = ..., protocol: _Optional[str] = ..., parser: _Optional[bool] = ..., hydration_config: _Optional[_Union[_pipeline_core_types_pb2.HydrationConfig, _Mapping]] = ..., concurrency: _Optional[int] = ..., storage: _Optional[str] = ...) -> None: ...
 
 class DlqConfig(_message.Message):
     __slots__ = ("enabled", "topic_override", "max_retries", "initial_backoff", "max_backoff", "backoff_multiplier", "include_payload", "max_attempts")
@@ -243,7 +259,7 @@ class SchemaReference(_message.Message):
     def __init__(self, subject: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
 
 class GraphDatasource(_message.Message):
-    __slots__ = ("datasource_id", "account_id", "entry_node_id", "name", "paused", "partitions", "retention_hours", "slots", "schedule", "connector_kind", "connector_options", "start_at", "keep_documents_hours", "hydration_config", "persistence_config", "intake_path")
+    __slots__ = ("datasource_id", "account_id", "entry_node_id", "name", "paused", "partitions", "retention_hours", "slots", "schedule", "connector_kind", "connector_options", "start_at", "keep_documents_hours", "hydration_config", "persistence_config", "intake_path", "complete_hours")
     DATASOURCE_ID_FIELD_NUMBER: _ClassVar[int]
     ACCOUNT_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRY_NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -260,6 +276,7 @@ class GraphDatasource(_message.Message):
     HYDRATION_CONFIG_FIELD_NUMBER: _ClassVar[int]
     PERSISTENCE_CONFIG_FIELD_NUMBER: _ClassVar[int]
     INTAKE_PATH_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_HOURS_FIELD_NUMBER: _ClassVar[int]
     datasource_id: str
     account_id: str
     entry_node_id: str
@@ -276,4 +293,5 @@ class GraphDatasource(_message.Message):
     hydration_config: _pipeline_core_types_pb2.HydrationConfig
     persistence_config: _pipeline_core_types_pb2.PersistenceConfig
     intake_path: str
-    def __init__(self, datasource_id: _Optional[str] = ..., account_id: _Optional[str] = ..., entry_node_id: _Optional[str] = ..., name: _Optional[str] = ..., paused: _Optional[bool] = ..., partitions: _Optional[int] = ..., retention_hours: _Optional[float] = ..., slots: _Optional[int] = ..., schedule: _Optional[str] = ..., connector_kind: _Optional[str] = ..., connector_options: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., start_at: _Optional[str] = ..., keep_documents_hours: _Optional[float] = ..., hydration_config: _Optional[_Union[_pipeline_core_types_pb2.HydrationConfig, _Mapping]] = ..., persistence_config: _Optional[_Union[_pipeline_core_types_pb2.PersistenceConfig, _Mapping]] = ..., intake_path: _Optional[str] = ...) -> None: ...
+    complete_hours: bool
+    def __init__(self, datasource_id: _Optional[str] = ..., account_id: _Optional[str] = ..., entry_node_id: _Optional[str] = ..., name: _Optional[str] = ..., paused: _Optional[bool] = ..., partitions: _Optional[int] = ..., retention_hours: _Optional[float] = ..., slots: _Optional[int] = ..., schedule: _Optional[str] = ..., connector_kind: _Optional[str] = ..., connector_options: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., start_at: _Optional[str] = ..., keep_documents_hours: _Optional[float] = ..., hydration_config: _Optional[_Union[_pipeline_core_types_pb2.HydrationConfig, _Mapping]] = ..., persistence_config: _Optional[_Union[_pipeline_core_types_pb2.PersistenceConfig, _Mapping]] = ..., intake_path: _Optional[str] = ..., complete_hours: _Optional[bool] = ...) -> None: ...

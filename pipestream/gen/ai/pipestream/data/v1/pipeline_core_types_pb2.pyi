@@ -403,16 +403,20 @@ class StreamMetadata(_message.Message):
     def __init__(self, source_id: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_processed_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., trace_id: _Optional[str] = ..., history: _Optional[_Iterable[_Union[StepExecutionRecord, _Mapping]]] = ..., stream_error: _Optional[_Union[ErrorData, _Mapping]] = ..., context_params: _Optional[_Mapping[str, str]] = ..., datasource_id: _Optional[str] = ..., account_id: _Optional[str] = ..., entry_node_id: _Optional[str] = ..., ingestion_config: _Optional[_Union[IngestionConfig, _Mapping]] = ..., is_test: _Optional[bool] = ..., dry_run: _Optional[bool] = ..., graph_id: _Optional[str] = ..., graph_version: _Optional[int] = ..., crawl_id: _Optional[str] = ...) -> None: ...
 
 class DocumentReference(_message.Message):
-    __slots__ = ("doc_id", "source_node_id", "account_id", "object_key")
+    __slots__ = ("doc_id", "source_node_id", "account_id", "object_key", "object_offset", "object_length")
     DOC_ID_FIELD_NUMBER: _ClassVar[int]
     SOURCE_NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ACCOUNT_ID_FIELD_NUMBER: _ClassVar[int]
     OBJECT_KEY_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_LENGTH_FIELD_NUMBER: _ClassVar[int]
     doc_id: str
     source_node_id: str
     account_id: str
     object_key: str
-    def __init__(self, doc_id: _Optional[str] = ..., source_node_id: _Optional[str] = ..., account_id: _Optional[str] = ..., object_key: _Optional[str] = ...) -> None: ...
+    object_offset: int
+    object_length: int
+    def __init__(self, doc_id: _Optional[str] = ..., source_node_id: _Optional[str] = ..., account_id: _Optional[str] = ..., object_key: _Optional[str] = ..., object_offset: _Optional[int] = ..., object_length: _Optional[int] = ...) -> None: ...
 
 class PipeStream(_message.Message):
     __slots__ = ("stream_id", "metadata", "document", "document_ref", "cluster_id", "current_node_id", "hop_count", "processing_path", "node_processing_config")
