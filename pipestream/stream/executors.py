@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -22,6 +22,8 @@ from pipestream.stream.watch import Watch
 from pipestream.stream.windows import Windows
 
 _LOOK_S = 0.1
+# Each partition of a window has a producer, a consumer and modules of its own, which cost some 50 ms to open.
+_FEW_PARTITIONS = 8
 
 
 class Executor(Protocol):
@@ -85,8 +87,9 @@ class RunnerExecutor:
     """Drains what waits with any runner, again and again: Spark's, in a session that stays open.
 
     A backlog is drained in bounded ranges, each a task. Where little waits, one task drains the partitions in which
-    records arrive, for a window of ``stream_window_s``. The start of a task is then paid once per window and not for
-    each chunk. A window occupies a place in the runner even while nothing arrives, so only some may be open at once.
+    records arrive, and some others, for a window of ``stream_window_s``. The start of a task is then paid once per
+    window and not for each chunk. A window occupies a place in the runner even while nothing arrives, so only some may
+    be open at once.
     """
 
     def __init__(
@@ -118,8 +121,7 @@ class RunnerExecutor:
             is_little = sum(map(len, waiting)) <= self._settings.chunk_records
             before = parts.positions
             with self._windows.try_open(is_little and not was_in_vain) as is_open:
-                # Where records arrived a moment ago, more are likely to come.
-                ranges = _open_ranges(waiting, before, moved) if is_open else waiting
+                ranges = open_ranges(waiting, before, moved) if is_open else waiting
                 self._run(parts, ranges, self._settings.stream_window_s if is_open else 0.0)
             moved = {partition for partition, end in parts.positions.items() if end > before[partition]}
             # On a machine that is too busy a window may pass before the first record is read. A bounded range takes
@@ -146,11 +148,18 @@ class RunnerExecutor:
         self._cancel(why)
 
 
-def _open_ranges(waiting: list[OffsetRange], positions: Mapping[int, int], moved: set[int]) -> list[OffsetRange]:
-    """Return open ranges of the partitions in which something waits, and of those that have just moved."""
-    topic = waiting[0].topic
-    wanted = sorted({each.partition for each in waiting} | moved)
-    return [OffsetRange(topic, partition, positions[partition], OPEN_END) for partition in wanted]
+def open_ranges(
+    waiting: Sequence[OffsetRange], positions: Mapping[int, int], moved: Collection[int]
+) -> list[OffsetRange]:
+    """Return the open ranges of a window.
+
+    They are of the partitions in which something waits, and of those that have just moved. If these are few, others
+    are added: a record that arrives in a partition outside of the window waits for its end.
+    """
+    wanted = {each.partition for each in waiting} | set(moved)
+    others = [partition for partition in sorted(positions) if partition not in wanted]
+    wanted.update(others[: max(0, _FEW_PARTITIONS - len(wanted))])
+    return [OffsetRange(waiting[0].topic, partition, positions[partition], OPEN_END) for partition in sorted(wanted)]
 
 
 def _with_unrecorded(task: RangeTask, before: tuple[tuple[int, int, str], ...]) -> RangeTask:

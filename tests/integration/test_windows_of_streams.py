@@ -86,6 +86,23 @@ def test_one_task_drains_documents_as_they_arrive_until_it_is_fenced_and_the_nex
     assert sum(entry.tally.records for entry in pipeline.entries(topic)) == 6
 
 
+def test_a_window_drains_a_partition_in_which_nothing_waited_when_it_opened(pipeline, topic, second, start_stream):
+    pipeline.send(topic, ["a"], partition=0)
+    stream, runner = start_stream(ENDLESS_S)
+
+    with stream:
+        try:
+            wait_for(pipeline, second, "a")
+            pipeline.send(topic, ["b"], partition=1)
+            wait_for(pipeline, second, "ab")
+            assert len(runner.tasks) == 1, "the window that was open drained it"
+        finally:
+            stream.stop.set()
+            group = LiveLane.of(pipeline.graph).group
+            Broker(pipeline.settings).fence(topic, [transactional_id(group, topic, 0)])
+            pipeline.send(topic, ["c"], partition=0)  # its transaction is refused, which ends the window
+
+
 def test_many_short_windows_drain_every_document_once_and_all_are_counted(pipeline, topic, second, start_stream):
     documents = [f"doc-{number}" for number in range(6)]
     stream, runner = start_stream(0.3)

@@ -1,4 +1,4 @@
-"""Windows are limited, and a task with one is taken apart as it was put together."""
+"""Windows are limited, cover a few partitions at least, and a task with one is taken apart as it was put together."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from dataclasses import replace
 
 from pipestream.drain.range_task import RangeTask, ordered_transactional_id
 from pipestream.drain.window import join_tasks, split_task
+from pipestream.kafka.records import OffsetRange
+from pipestream.offsets.tail_reader import OPEN_END
+from pipestream.stream.executors import open_ranges
 from pipestream.stream.windows import Windows
 
 
@@ -58,3 +61,20 @@ def test_a_task_in_order_of_time_is_known_by_its_transactional_id():
     ids = (ordered_transactional_id("group", "intake.files"), "group/intake.files/0")
 
     assert replace(make_task(0), transactional_ids=ids).is_ordered
+
+
+def test_a_window_of_a_topic_with_many_partitions_drains_some_of_them():
+    waiting = [OffsetRange("t", partition, 0, 1) for partition in (3, 50)]
+
+    ranges = open_ranges(waiting, dict.fromkeys(range(100), 7), {20})
+
+    assert [each.partition for each in ranges] == [0, 1, 2, 3, 4, 5, 20, 50]
+    assert {(each.start, each.end) for each in ranges} == {(7, OPEN_END)}
+
+
+def test_a_window_drains_every_partition_in_which_something_waits_or_moved():
+    waiting = [OffsetRange("t", partition, 0, 1) for partition in range(0, 40, 2)]
+
+    ranges = open_ranges(waiting, dict.fromkeys(range(100), 7), {1})
+
+    assert [each.partition for each in ranges] == [0, 1, *range(2, 40, 2)]
