@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
     AirflowRescheduleException,
+    AirflowRuntimeError,
     AirflowSkipException,
 )
 
@@ -301,7 +302,10 @@ class DrainOperator(BaseOperator):
         """Offer the link to Spark's pages while the job runs, because they end with it."""
         if found := SPARK_UI.search(line):
             self.spark_ui = found[1]
-            context["ti"].xcom_push(key=SparkUiLink().xcom_key, value=self.spark_ui)
+            try:
+                context["ti"].xcom_push(key=SparkUiLink().xcom_key, value=self.spark_ui)
+            except AirflowRuntimeError as error:  # the drain is well, and the link is there when it has ended
+                self.log.warning("Airflow does not take the link to Spark's pages: %s", error)
 
     def _come_back_later(self, reason: str) -> NoReturn:
         """Free the task's slot for a while. A backfill is not skipped: no later run would cover its interval."""

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 # This hook starts the process itself. From its parent it uses only the code that builds the command line.
 
 
+# How long a job may take to release its lease when the task has failed.
+_STOP_S = 20.0
+
+
 class DrainSubmitHook(SparkSubmitHook):
     """Submits a job to the Spark of a connection, in client mode, and stops it when asked.
 
@@ -67,10 +71,15 @@ class DrainSubmitHook(SparkSubmitHook):
         if self._is_stopped:  # by a signal handler that interrupted the start, and did not know of the process
             process.terminate()
         with process:
-            for line in process.stdout or ():
-                self.log.info("%s", line.rstrip())
-                if on_line is not None:
-                    on_line(line)
+            try:
+                for line in process.stdout or ():
+                    self.log.info("%s", line.rstrip())
+                    if on_line is not None:
+                        on_line(line)
+            except BaseException:
+                # Otherwise the end of this block waits for a job that nobody listens to any more.
+                self.stop(_STOP_S)
+                raise
         if process.returncode:
             raise AirflowException(f"spark-submit failed. Error code is: {process.returncode}; its log is above")
 

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowRuntimeError,
+    AirflowSkipException,
+    ErrorType,
+)
+from airflow.sdk.execution_time.comms import ErrorResponse
 
 from pipestream.drain.job import find_drain_job
 from pipestream.errors import BrokerUnavailable, TopicMissing
@@ -243,6 +250,35 @@ def kill_while_running(task: DrainOperator, spark: FakeSpark, context: Callable[
     thread.join(timeout=120)
     assert not thread.is_alive()
     return ended_with
+
+
+class RefusingTaskInstance:
+    """Takes no XCom."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def xcom_push(self, **_: object) -> None:
+        raise self._error
+
+
+@pytest.mark.usefixtures("nothing_against_it")
+def test_a_link_that_airflow_does_not_take_leaves_the_drain_alone(task, spark, context):
+    spark.tell(DRAINED, says="Spark UI at http://localhost:4040")
+    refused = AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR))
+
+    report = task.execute({**context(), "ti": RefusingTaskInstance(refused)})
+
+    assert report["records"] == 12
+    assert task.spark_ui == "http://localhost:4040"
+
+
+@pytest.mark.usefixtures("nothing_against_it")
+def test_an_error_while_the_output_is_read_stops_spark_and_does_not_wait_for_it(task, spark, context):
+    spark.tell(hang="politely", says="Spark UI at http://localhost:4040")
+
+    with pytest.raises(ZeroDivisionError):
+        task.execute({**context(), "ti": RefusingTaskInstance(ZeroDivisionError())})
 
 
 @pytest.mark.usefixtures("nothing_against_it")
