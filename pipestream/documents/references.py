@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +19,8 @@ _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _IN_SEGMENT = re.compile(r"(.+)@(\d{1,18}):(\d{1,18})", re.ASCII)
 # A segment begins with a byte, then come the length and the checksum of its first document.
 _FIRST_OFFSET = 9
-_ROOTS = ("streams", "documents", SEGMENTS)
+_OUTPUTS = "streams"
+_ROOTS = (_OUTPUTS, "documents", SEGMENTS)
 _BLOBS = "blobs"
 DRIVE = "default"
 """The name of the one object store, where the wire format asks for a drive."""
@@ -59,13 +61,31 @@ def parse_place(text: str) -> DocumentPlace:
 
 
 def stream_key(account_id: str, stream_id: str, node_id: str) -> str:
-    """Return where a node's output for a stream is stored.
+    """Return where a node's output for a stream is stored, unless other bytes of an earlier try are there.
 
     :raises IdInvalid: a part cannot be in a key.
     """
     account = check_key_part(account_id, "account id")
     stream = check_key_part(stream_id, "stream id")
-    return f"streams/{account}/{stream}/{check_graph_id(node_id, 'node id')}.pb"
+    return f"{_OUTPUTS}/{account}/{stream}/{check_graph_id(node_id, 'node id')}.pb"
+
+
+def is_derived(key: str) -> bool:
+    """Tell whether a key names an output by where it comes from, so that a second try may have other bytes for it.
+
+    All other keys name one content: uploads and blobs by their checksum, segments because they are drawn.
+    """
+    return key.startswith(f"{_OUTPUTS}/")
+
+
+def variant_key(key: str, name: str) -> str:
+    """Return the key of another document of the same stream and node; node ids have no dots."""
+    return f"{key.removesuffix('.pb')}.{name}.pb"
+
+
+def content_key(key: str, data: bytes) -> str:
+    """Return the key of an output whose derived name holds other bytes: the name, and what tells its content."""
+    return variant_key(key, hashlib.sha256(data).hexdigest())
 
 
 def upload_key(account_id: str, datasource_id: str, doc_id: str, checksum: str) -> str:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from pipestream import faults
+from pipestream.documents.references import is_derived
 from pipestream.drain.chunk import ChunkProcessor, ChunkResult
 from pipestream.drain.counts import Counts
 from pipestream.drain.crash_markers import CrashMarkers
@@ -50,11 +51,22 @@ class Patience:
 def store_objects(result: ChunkResult | RecordResult, processor: ChunkProcessor, patiently: Patience) -> None:
     """Store the objects and segments of a chunk, or the objects of a record.
 
-    A put that is repeated has the same names and bytes. If the process dies before its transaction, the next try
-    overwrites the objects, and no record ever refers to the segments.
+    What is stored is never changed. A name that is derived from the record may hold the bytes of another try: of one
+    that died, or of one that has overtaken this task and committed. Then the bytes of this try get a name of their own.
+    If the process dies before its transaction, what it stored is found by the next try, or by nobody.
     """
     objects = result.take_objects(processor.packer) if isinstance(result, ChunkResult) else list(result.objects.items())
-    patiently(partial(processor.store.put_many, objects))
+    derived = [item for item in objects if is_derived(item[0])]
+    patiently(partial(processor.store.put_many, [item for item in objects if not is_derived(item[0])]))
+    taken = set(patiently(partial(processor.store.put_once, derived)))
+    if not taken:
+        return
+    log.info(
+        "%s: the bytes of another try have the names of %d objects: %s, …", patiently.topic, len(taken), min(taken)
+    )
+    results = result if isinstance(result, ChunkResult) else [result]
+    moved = {key: data for each in results for key, data in each.move_objects(taken).items()}
+    patiently(partial(processor.store.put_many, list(moved.items())))
 
 
 class Passed(Protocol):

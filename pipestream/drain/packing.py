@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pipestream import faults
@@ -13,7 +13,7 @@ from pipestream.graph.model import Graph
 from pipestream.kafka.partitions import partition_of
 from pipestream.settings import Settings
 from pipestream.topics.required import required_topics
-from pipestream.wire import DocumentReference, PipeStream
+from pipestream.wire import DocumentReference
 
 # With fewer documents a segment saves too little for what it costs: a document in it cannot be deleted alone.
 _FEWEST = {"segments": 4, "auto": 32}
@@ -33,15 +33,9 @@ class _Candidate:
     data: bytes
 
     def refer_to(self, segment_key: str, offset: int) -> None:
-        """Let the output refer to a place in a segment; its object is not stored.
-
-        Appended to a message, another one of the same type is merged into it when both are parsed: so says the
-        protobuf encoding. Here it changes the key and adds the place, without parsing the stream.
-        """
-        reference = DocumentReference(object_key=segment_key, object_offset=offset, object_length=len(self.data))
-        output = self.result.outputs[self.index]
-        value = (output.value or b"") + PipeStream(document_ref=reference).SerializeToString()
-        self.result.outputs[self.index] = replace(output, value=value)
+        """Let the output refer to a place in a segment; its object is not stored."""
+        place = DocumentReference(object_key=segment_key, object_offset=offset, object_length=len(self.data))
+        self.result.refer_to(self.index, place)
         self.result.objects.pop(self.key, None)
 
 

@@ -4,9 +4,8 @@ Exactly once, whatever dies when:
 
 1. Start the partition's transactional producer. That fences every earlier one and aborts what it left open.
 2. Only then read the committed offset: nobody else can move it any more. Start there.
-3. Per chunk: read, set a crash marker, hydrate, process, store objects (their names are derived, so twice is once;
-   a segment's is drawn, so that no other try writes it), then in one transaction send the outputs, the dead letters
-   and the new offset.
+3. Per chunk: read, set a crash marker, hydrate, process, store objects (none is ever changed: a try with other bytes
+   for a name takes another name), then in one transaction send the outputs, the dead letters and the new offset.
 
 The steps of several chunks overlap (``stages.py``). Transactions stay in order, one at a time.
 

@@ -6,9 +6,10 @@ Nothing is sent or stored here: the caller stores the objects, then sends the re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
+from pipestream.documents.references import content_key
 from pipestream.engine.follow import follow
 from pipestream.engine.intake import Arrival, Entrance, read_arrival, stand_in
 from pipestream.engine.outputs import DeadLetterWriter, Output, output_of
@@ -17,7 +18,7 @@ from pipestream.errors import PipestreamError
 from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.settings import Settings
 from pipestream.telemetry.tracing import TRACEPARENT, header_of, is_traced, record_error, span, trace_id_of
-from pipestream.wire import PipeStream
+from pipestream.wire import DocumentReference, PipeStream
 
 _MESSAGE_TYPES = {Outcome.EDGE: "routing", Outcome.HAPPY_END: "happy_end", Outcome.ERROR_END: "error_end"}
 
@@ -37,6 +38,8 @@ class RecordResult:
     dead_letters: int = 0
     error: PipestreamError | None = None
     """The last failure of a document of this record."""
+    document_keys: dict[int, str] = field(default_factory=dict)
+    """The places of outputs, and which of the objects each refers to."""
     for_segments: dict[int, str] = field(default_factory=dict)
     """Which objects may go into a segment instead: the place of an output, and the key of the object it refers to."""
     is_given_up: bool = False
@@ -44,10 +47,36 @@ class RecordResult:
 
     def add(self, output: Output) -> None:
         """Add an output of one of its documents."""
-        if output.for_segment:
-            self.for_segments[len(self.outputs)] = output.for_segment
+        if output.document_key:
+            self.document_keys[len(self.outputs)] = output.document_key
+            if output.may_be_in_segment:
+                self.for_segments[len(self.outputs)] = output.document_key
         self.outputs.append(output.record)
         self.objects.update(output.objects)
+
+    def refer_to(self, index: int, reference: DocumentReference) -> None:
+        """Change the reference of an output in the fields that are given.
+
+        Appended to a message, another one of the same type is merged into it when both are parsed: so says the
+        protobuf encoding. Here it changes the reference without parsing the stream.
+        """
+        output = self.outputs[index]
+        value = (output.value or b"") + PipeStream(document_ref=reference).SerializeToString()
+        self.outputs[index] = replace(output, value=value)
+
+    def move_objects(self, taken: Collection[str]) -> dict[str, bytes]:
+        """Give objects names that tell their content, let the outputs refer to those, and return what to store.
+
+        :param taken: the derived names that hold other bytes already, which a committed record may refer to. Those that
+            are not among the objects of this record are left alone.
+        """
+        moved = {key: content_key(key, self.objects[key]) for key in taken if key in self.objects}
+        for index, key in self.document_keys.items():
+            if key in moved:
+                self.refer_to(index, DocumentReference(object_key=moved[key]))
+        stored = {name: self.objects.pop(key) for key, name in moved.items()}
+        self.objects.update(stored)
+        return stored
 
 
 @dataclass(frozen=True, slots=True)

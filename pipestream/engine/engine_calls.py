@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pipestream.documents.references import stream_key
+from pipestream.documents.references import stream_key, variant_key
 from pipestream.errors import ModuleDown, ModuleFailed
 from pipestream.objects.store import open_store
 from pipestream.wire import DocumentReference, PipeStream
@@ -78,7 +78,7 @@ def sendable(stream: PipeStream, settings: Settings | None) -> PipeStream:
         return stream
     account_id = stream.metadata.account_id
     key = stream_key(account_id, stream.stream_id, stream.current_node_id)
-    key = f"{key.removesuffix('.pb')}.handover.{stream.hop_count}.pb"
+    key = variant_key(key, f"handover.{stream.hop_count}")
     with open_store(settings.store_uri, settings) as store:
         store.put(key, stream.document.SerializeToString(deterministic=True))
     reference = DocumentReference(doc_id=stream.document.doc_id, account_id=account_id, object_key=key)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pipestream.documents.references import key_of, stream_key
+from pipestream.documents.references import key_of, stream_key, variant_key
 from pipestream.engine.blobs import put_blobs_aside
 from pipestream.engine.dead_letter_record import DeadLettersOff, dead_letter
 from pipestream.engine.intake import Arrival, Entrance, decode_stream, enter_lane, settle_account
@@ -28,8 +28,10 @@ class Output:
 
     record: OutputRecord
     objects: Mapping[str, bytes] = field(default_factory=dict)
-    for_segment: str = ""
-    """The key of the object that may go into a segment instead; the record then refers to its place there."""
+    document_key: str = ""
+    """The key of the object that the record refers to, if it is among those to store."""
+    may_be_in_segment: bool = False
+    """Whether that document may go into a segment instead; the record then refers to its place there."""
 
 
 def output_of(emission: Emission, graph: Graph) -> Output:
@@ -51,8 +53,8 @@ def output_of(emission: Emission, graph: Graph) -> Output:
     if _stays_inline(emission, graph):
         return Output(OutputRecord(topic, key, stream.SerializeToString(deterministic=True), headers), blobs)
     value, objects = _by_reference(emission)
-    for_segment = next(iter(objects), "") if _may_be_in_segment(emission, node) else ""
-    return Output(OutputRecord(topic, key, value, headers), {**blobs, **objects}, for_segment)
+    record = OutputRecord(topic, key, value, headers)
+    return Output(record, {**blobs, **objects}, next(iter(objects), ""), _may_be_in_segment(emission, node))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class DeadLetterWriter:
             datasource_id=datasource_id,
             value=value,
         )
-        return Output(letter, objects)
+        return Output(letter, objects, next(iter(objects), ""))
 
     def _place(self, node: Node, *, is_entry: bool) -> tuple[str, str]:
         """Return the topic of a letter, and the datasource it must name because the topic's name does not."""
@@ -145,7 +147,7 @@ class DeadLetterWriter:
         account_id = stream.metadata.account_id
         # Derived from where it came from, so that it is the same in a second try and no other record's.
         stored_as = derive_stream_id(self.entrance.lane, arrival.origin)
-        key = _variant(stream_key(account_id, stored_as, node_id), "failed")
+        key = variant_key(stream_key(account_id, stored_as, node_id), "failed")
         objects = {key: _encode(stream.document)}
         stream.document_ref.CopyFrom(
             DocumentReference(
@@ -193,10 +195,10 @@ def _by_reference(emission: Emission) -> tuple[bytes, Mapping[str, bytes]]:
         if emission.error is not None:
             # What a node could not process is its input. Under the name of its output, a replay that succeeds
             # would overwrite what it came from, and one that dies then would process its own output.
-            key = reference.object_key = _variant(key, f"failed.{stream.hop_count}")
+            key = reference.object_key = variant_key(key, f"failed.{stream.hop_count}")
         elif visits > 1:
             # In a cycle a node has several outputs for one stream; a replay of an earlier hop needs its own.
-            key = reference.object_key = _variant(key, str(visits))
+            key = reference.object_key = variant_key(key, str(visits))
         objects[key] = _encode(stream.document)
         stream.document_ref.CopyFrom(reference)  # takes the document's place
     return stream.SerializeToString(deterministic=True), objects
@@ -204,8 +206,3 @@ def _by_reference(emission: Emission) -> tuple[bytes, Mapping[str, bytes]]:
 
 def _encode(document: PipeDoc) -> bytes:
     return document.SerializeToString(deterministic=True)
-
-
-def _variant(key: str, name: str) -> str:
-    """Return the key of another document of the same stream and node; node ids have no dots."""
-    return f"{key.removesuffix('.pb')}.{name}.pb"

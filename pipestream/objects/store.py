@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 # obstore's async interface 1.7 k and 1.8 k. More threads gained nothing on reads.
 _CONCURRENCY = 16
 
+# The first meets another writer, the second a server that has settled it.
+_TRIES_OF_A_NAME = 3
+
 _NOT_FOUND = (NotFoundError, FileNotFoundError)
 _NOT_ALLOWED = (PermissionDeniedError, PermissionError)
 _RANGE_NOT_SATISFIABLE = 416
@@ -144,6 +147,30 @@ class ObjectStore:
         :raises StoreUnavailable: as ``put``.
         """
         self._spread(lambda item: self.put(*item), items)
+
+    def put_once(self, items: Sequence[tuple[str, bytes]]) -> list[str]:
+        """Store several objects, each under a name that keeps its first bytes; return the keys that hold others.
+
+        After an error, repeat them all: an object that is there with the same bytes counts as stored.
+
+        :raises StoreUnavailable: as ``put``.
+        """
+        is_stored = self._spread(lambda item: self._put_once(*item), items)
+        return [key for (key, _), stored in zip(items, is_stored, strict=True) if not stored]
+
+    def _put_once(self, key: str, data: bytes) -> bool:
+        for _ in range(_TRIES_OF_A_NAME):
+            if self.put_new(key, data):
+                return True
+            try:
+                is_same = self.get(key) == data
+            except DocumentMissing:
+                continue  # it was deleted just now, or the server refused one of two writes at the same moment
+            if is_same:
+                # Retention goes by when an object was last written, and this one is needed from now on.
+                self.put(key, data)
+            return is_same
+        raise StoreUnavailable(f"{self.uri}: {key} is there when it is written and not when it is read; try again")
 
     def get_many(self, keys: Sequence[str], most_bytes: int | None = None) -> list[bytes | DocumentMissing]:
         """Return the objects of ``keys`` in their order, with an error in place of each that is not there.

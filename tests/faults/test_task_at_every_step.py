@@ -9,9 +9,12 @@ import pytest
 
 from pipestream import faults
 from pipestream.dead_letters.decisions import DECISIONS_TOPIC
+from pipestream.documents.references import key_of
 from pipestream.drain import task
 from pipestream.errors import PipestreamError
+from pipestream.objects.store import open_store
 from pipestream.settings import Settings
+from pipestream.wire import PipeStream
 from pipestream_testing.broker import ModelBroker
 from pipestream_testing.census import take_census
 from pipestream_testing.length import by_length
@@ -73,6 +76,14 @@ class World:
         assert sorted(result.place for result in found.results) == sorted(found.inputs)
         assert [result.place for result in found.results if result.is_dead] == [(0, 1)]
 
+    def read_outputs(self):
+        """Return the document that each committed output refers to, by the output's offset."""
+        with open_store(self.settings.store_uri, self.settings) as store:
+            return {
+                record.offset: store.get(key_of(PipeStream.FromString(record.value)))
+                for record in self.broker.all_records(OUT)
+            }
+
 
 @pytest.fixture
 def make_world(tmp_path, monkeypatch):
@@ -102,6 +113,22 @@ def test_a_task_that_is_overtaken_at_any_step_leaves_every_document_in_one_place
             assert outcome is None or isinstance(outcome, PipestreamError)
         world.check(rounds, f"{title} overtaken at each of its steps")
     assert world.broker.epochs.total() == 1, "the first was at its end before the second began"
+
+
+@pytest.mark.parametrize(("title", "first", "second", "steps"), WAYS)
+def test_a_task_that_is_overtaken_at_any_step_changes_no_document_of_a_committed_record(
+    make_world, title, first, second, steps
+):
+    for step in range(steps):
+        world, before = make_world(), {}
+
+        def look(world=world, before=before):
+            before.update(world.read_outputs())
+
+        world.turns.run([world.drain(first), world.drain(second), look], [(0, step), (1, TO_THE_END), (2, 1)])
+
+        assert len(before) == 4, "the second has drained all but the poison"
+        assert world.read_outputs() == before, f"{title}, overtaken at step {step}"
 
 
 @pytest.mark.parametrize(("title", "first", "second", "steps"), WAYS)

@@ -34,6 +34,15 @@ def test_an_object_that_is_to_be_new_does_not_replace_one(store):
     assert store.get("once.pb") == b"first"
 
 
+def test_names_that_are_written_once_keep_their_first_bytes(store):
+    store.put_once([("1.pb", b"first"), ("2.pb", b"same")])
+
+    taken = store.put_once([("1.pb", b"second"), ("2.pb", b"same"), ("3.pb", b"new")])
+
+    assert taken == ["1.pb"]
+    assert store.get_many(["1.pb", "2.pb", "3.pb"]) == [b"first", b"same", b"new"]
+
+
 def test_a_missing_object_is_an_answer_for_its_key_alone(store):
     store.put("a/b.pb", b"here")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
@@ -76,6 +77,7 @@ class Origins:
 
 
 _origins: list[Origins] = []
+_calls = count()
 
 
 def use_broker(broker: ModelBroker) -> None:
@@ -84,10 +86,14 @@ def use_broker(broker: ModelBroker) -> None:
 
 
 def fail_until_healed(document: PipeDoc, context: ModuleContext) -> PipeDoc:
-    """Refuse a document that has not been replayed often enough. Only its record says how often it was."""
+    """Refuse a document that has not been replayed often enough. Only its record says how often it was.
+
+    Like a module that asks a model or writes down the time, it never answers the same twice.
+    """
     _, record = _origins[0].find(context.stream_id)
     if is_poison(record):
         raise ModuleFailed("this document is poison")
+    document.search_metadata.body = f"answer {next(_calls)}"
     return document
 
 
@@ -147,8 +153,14 @@ class SteppingStore:
         return self.store.get_ranges(wanted)
 
     def put_many(self, items: Sequence[tuple[str, bytes]]) -> None:
-        self.step()
+        if items:
+            self.step()
         self.store.put_many(items)
+
+    def put_once(self, items: Sequence[tuple[str, bytes]]) -> list[str]:
+        if items:
+            self.step()
+        return self.store.put_once(items)
 
     def delete(self, key: str) -> None:
         self.step()

@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -36,6 +37,35 @@ def test_putting_the_same_object_again_is_harmless(store):
 
     assert store.get("a/b.pb") == b"x"
     assert list(store.list()) == ["a/b.pb"]
+
+
+def test_a_name_that_is_written_once_keeps_its_first_bytes(store):
+    assert store.put_once([("a/1.pb", b"first"), ("a/2.pb", b"same")]) == []
+
+    taken = store.put_once([("a/1.pb", b"second"), ("a/2.pb", b"same"), ("a/3.pb", b"new")])
+
+    assert taken == ["a/1.pb"]
+    assert store.get_many(["a/1.pb", "a/2.pb", "a/3.pb"]) == [b"first", b"same", b"new"]
+
+
+def test_an_object_that_is_stored_again_counts_as_written_now(store, tmp_path):
+    store.put("a/b.pb", b"x")
+    os.utime(tmp_path / "objects" / "a" / "b.pb", (0, 0))
+
+    store.put_once([("a/b.pb", b"x")])
+
+    (found,) = store.describe("a")
+    assert found.modified_at.year > 1970
+
+
+def test_of_many_writers_of_one_name_one_is_first_and_all_others_hear_of_it(store):
+    writers = [[("a/b.pb", str(number).encode())] for number in range(8)]
+
+    with ThreadPoolExecutor(len(writers)) as pool:
+        taken = list(pool.map(store.put_once, writers))
+
+    (first,) = [items for items, refused in zip(writers, taken, strict=True) if not refused]
+    assert store.get("a/b.pb") == first[0][1]
 
 
 def test_a_missing_object_is_an_answer_for_its_key_alone(store):
