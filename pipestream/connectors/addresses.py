@@ -7,7 +7,10 @@ is connected to. So neither a redirect nor a name that resolves differently the 
 from __future__ import annotations
 
 import ipaddress
+import math
 import socket
+import ssl
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -55,11 +58,25 @@ def resolve(host: str, port: int) -> list[str]:
 
 
 class GuardedBackend(httpcore.NetworkBackend):
-    """Opens connections to public addresses only."""
+    """Opens connections to public addresses only, and lets nothing take longer than the request in progress may."""
 
     def __init__(self, *, allow_private: bool) -> None:
         self._allow_private = allow_private
         self._inner = httpcore.SyncBackend()
+        self.deadline = math.inf
+        """When the request in progress must be complete, by ``time.monotonic``."""
+
+    def left_s(self, timeout: float | None, late: type[Exception]) -> float | None:
+        """Return how long one step of the request may take. Its own timeout would begin anew with every byte.
+
+        :param late: raised where nothing is left.
+        """
+        left_s = self.deadline - time.monotonic()
+        if left_s <= 0:
+            raise late
+        if math.isinf(left_s):
+            return timeout
+        return left_s if timeout is None else min(timeout, left_s)
 
     def connect_tcp(
         self,
@@ -71,8 +88,11 @@ class GuardedBackend(httpcore.NetworkBackend):
     ) -> httpcore.NetworkStream:
         addresses = self._checked(host, resolve(host, port))
         for number, address in enumerate(addresses, 1):
+            limit = self.left_s(timeout, httpcore.ConnectTimeout)
             try:
-                return self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+                return _LimitedStream(
+                    self._inner.connect_tcp(address, port, limit, local_address, socket_options), self
+                )
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 if number == len(addresses):
                     raise
@@ -91,3 +111,29 @@ class GuardedBackend(httpcore.NetworkBackend):
                         f"set allow_private: true"
                     )
         return addresses
+
+
+class _LimitedStream(httpcore.NetworkStream):
+    """A connection that keeps to the deadline of its backend."""
+
+    def __init__(self, inner: httpcore.NetworkStream, backend: GuardedBackend) -> None:
+        self._inner = inner
+        self._backend = backend
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._inner.read(max_bytes, self._backend.left_s(timeout, httpcore.ReadTimeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._inner.write(buffer, self._backend.left_s(timeout, httpcore.WriteTimeout))
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        limit = self._backend.left_s(timeout, httpcore.ConnectTimeout)
+        return _LimitedStream(self._inner.start_tls(ssl_context, server_hostname, limit), self._backend)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)

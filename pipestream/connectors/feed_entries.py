@@ -55,7 +55,12 @@ def read_date(text: str) -> datetime | None:
     except ValueError:
         found = None
     found = found or read_http_date(text)
-    return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
+    if found is None:
+        return None
+    try:
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except OverflowError:  # in UTC it is before the year 1, or after 9999
+        return None
 
 
 def _rss_entry(item: Element, url: str) -> Entry:

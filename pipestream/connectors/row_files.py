@@ -6,6 +6,7 @@ import csv
 import fnmatch
 import json
 import os
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -177,7 +178,7 @@ class RowFilesConnector:
                 yield from self._file(folder, name, memory)
             except OSError as error:
                 yield Unreadable(name, error.strerror or str(error))
-            except EOFError as error:  # a gzip file that was cut
+            except (EOFError, zlib.error) as error:  # a gzip file that was cut, or whose bytes are damaged
                 yield Unreadable(name, str(error))
 
     def _names(self, root: Path) -> list[str]:
@@ -194,6 +195,9 @@ class RowFilesConnector:
         shown = name.encode(errors="replace").decode()
         if not file.resolve(strict=True).is_relative_to(folder):
             yield Unreadable(shown, "a symbolic link that leads out of the folder")
+            return
+        if not file.is_file():  # opening a pipe would wait for whoever writes to it
+            yield Unreadable(shown, "neither a file nor a link to one")
             return
         state = memory.recall([shown]).get(shown)
         found = file.stat()

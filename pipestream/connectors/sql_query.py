@@ -134,7 +134,9 @@ class SqlConnector:
     def _statement(self, last: Any) -> Select[Any]:
         import sqlalchemy as sa
 
-        inner = sa.text(self._options.query).columns(sa.column(self._options.column)).subquery("source")
+        # Without the backslashes, a colon in a text such as '{"a":1}' would begin the name of a parameter.
+        query = self._options.query.replace(":", r"\:")
+        inner = sa.text(query).columns(sa.column(self._options.column)).subquery("source")
         growing = inner.c[self._options.column]
         statement: Select[Any] = sa.select(sa.literal_column("*")).select_from(inner).order_by(growing)
         if last is None:

@@ -82,13 +82,13 @@ class Web:
     options: WebOptions
     authorization: str = field(repr=False, default="")
     _robots: dict[tuple[str, str, int | None], RobotFileParser] = field(default_factory=dict)
+    _backend: Any = None
     _pool: Any = None
     _pace: Any = None
 
     def __enter__(self) -> Web:
-        self._pool = httpcore.ConnectionPool(
-            network_backend=GuardedBackend(allow_private=self.options.allow_private), max_connections=4
-        )
+        self._backend = GuardedBackend(allow_private=self.options.allow_private)
+        self._pool = httpcore.ConnectionPool(network_backend=self._backend, max_connections=4)
         self._pace = Pace(self.options.requests_per_second)
         return self
 
@@ -162,6 +162,7 @@ class Web:
         if self.authorization and origin(url) == origin(self.options.url):
             sent["Authorization"] = self.authorization
         limit = dict.fromkeys(("connect", "read", "write", "pool"), self.options.timeout_s)
+        self._backend.deadline = time.monotonic() + self.options.timeout_s
         try:
             with self._pool.stream("GET", url, headers=sent, extensions={"timeout": limit}) as answer:
                 return self._read(answer)
@@ -173,19 +174,19 @@ class Web:
             raise Failed(f"{type(error).__name__}: {error}".removesuffix(": ")) from None
 
     def _read(self, answer: Any) -> Page:
-        deadline = time.monotonic() + self.options.timeout_s
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
         if headers.get("content-encoding", "identity") != "identity":
             raise Failed("the server compresses what it was asked to send plain")
         chunks: list[bytes] = []
         size_bytes = 0
-        for chunk in answer.iter_stream():
-            size_bytes += len(chunk)
-            if size_bytes > self.options.max_bytes:
-                raise Failed(f"more than {self.options.max_bytes} bytes; raise max_bytes")
-            if time.monotonic() > deadline:
-                raise Failed(f"the answer is not complete after {self.options.timeout_s:g} s")
-            chunks.append(chunk)
+        try:
+            for chunk in answer.iter_stream():
+                size_bytes += len(chunk)
+                if size_bytes > self.options.max_bytes:
+                    raise Failed(f"more than {self.options.max_bytes} bytes; raise max_bytes")
+                chunks.append(chunk)
+        except httpcore.ReadTimeout:
+            raise Failed(f"the answer is not complete after {self.options.timeout_s:g} s") from None
         return Page(answer.status, headers, b"".join(chunks))
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import tracemalloc
 from itertools import islice
 
@@ -234,12 +235,19 @@ def test_links_out_of_the_folder_and_cut_files_are_reported(tmp_path):
     (folder / "link.jsonl").symlink_to(tmp_path / "elsewhere.jsonl")
     (folder / "cut.jsonl.gz").write_bytes(gzip.compress(b'{"n": 1}\n' * 1000)[:-12])
     (folder / "not.jsonl.gz").write_bytes(b"plain")
+    (folder / "damaged.jsonl.gz").write_bytes(gzip.compress(b"{}\n")[:10] + b"\xff" * 40)
+    os.mkfifo(folder / "pipe.jsonl")
+    (folder / "whole.jsonl").write_text('{"n": 1}\n')
 
-    found = {each.source: each.reason for each in read("jsonl", folder) if isinstance(each, Unreadable)}
+    all_found = read("jsonl", folder)
+    found = {each.source: each.reason for each in all_found if isinstance(each, Unreadable)}
 
     assert "leads out of the folder" in found["link.jsonl"]
     assert "end-of-stream" in found["cut.jsonl.gz"]
     assert "gzip" in found["not.jsonl.gz"]
+    assert "decompressing" in found["damaged.jsonl.gz"]
+    assert "neither a file" in found["pipe.jsonl"]
+    assert isinstance(all_found[-1], PipeDoc), "the file behind them is read"
 
 
 def test_a_path_that_is_not_there_is_named(tmp_path):

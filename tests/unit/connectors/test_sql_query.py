@@ -53,6 +53,13 @@ def titles(found):
     return [each.search_metadata.custom_fields["title"] for each in found]
 
 
+def test_colons_in_a_query_are_not_parameters(database):
+    database(INSERT, (1, 10, "a"))
+    query = """SELECT id, at, '{"a":1} :b ::' AS title FROM docs"""
+
+    assert titles(read(database.url, Remembered(), query=query)) == ['{"a":1} :b ::']
+
+
 def test_each_row_becomes_a_document_and_the_next_run_takes_what_is_new(database):
     database(INSERT, (1, 10, "a"), (2, 20, "b"))
     memory = Remembered()

@@ -260,16 +260,23 @@ def test_answers_that_are_too_large_compressed_or_too_slow_are_reported(site):
     assert "compresses" in packed.reason
 
 
-def test_a_server_that_sends_one_byte_at_a_time_is_given_up():
+@pytest.mark.parametrize(
+    ("begin", "reason"),
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", "not complete after 2 s", id="the body"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nX-Long: ", "no answer within 2 s", id="a header"),
+    ],
+)
+def test_a_server_that_sends_one_byte_at_a_time_is_given_up(begin, reason):
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=_drip, args=(listening,), daemon=True).start()
-        with pytest.raises(SourceUnavailable, match=r"not complete after 0\.5 s"):
-            read("feed", f"http://127.0.0.1:{listening.getsockname()[1]}/", robots=False, timeout_s=0.5)
+        threading.Thread(target=_drip, args=(listening, begin), daemon=True).start()
+        with pytest.raises(SourceUnavailable, match=reason):
+            read("feed", f"http://127.0.0.1:{listening.getsockname()[1]}/", robots=False, timeout_s=2)
 
 
-def _drip(listening):
+def _drip(listening, begin):
     connection, _ = listening.accept()
-    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    connection.sendall(begin)
     try:
         while True:
             connection.sendall(b"x")
@@ -291,6 +298,17 @@ def test_requests_have_a_pace_and_a_host_may_ask_for_a_slower_one():
         times.append(now[0])
 
     assert times == [0, 0.5, 1.0, 4.0, 64.0]
+
+
+@pytest.mark.parametrize("published", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_time_that_no_calendar_has_is_kept_as_text_and_stops_no_entry(site, published):
+    first = f"<entry><id>a</id><published>{published}</published></entry>"
+    site.pages["/feed"] = f'<feed xmlns="http://www.w3.org/2005/Atom">{first}<entry><id>b</id></entry></feed>'.encode()
+
+    one, other = read("feed", f"{site.address}/feed")
+
+    assert one.search_metadata.metadata["creation_date"] == published
+    assert isinstance(other, PipeDoc)
 
 
 @pytest.mark.parametrize(
