@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipestream.errors import PipestreamError
+from pipestream.graph.model import Graph
+from pipestream.views.documents import read_stored
 from pipestream.views.standing import Standing
+from pipestream.wire import PipeDoc
 from pipestream_airflow.web.services import Services
 
 SHARED_S = 1.0
@@ -68,3 +71,15 @@ async def count_letters(services: Services) -> Counter[tuple[str, str]]:
         return services.letters.count(each.built.graph for each in services.pipelines.active().values())
 
     return await services.kafka.ask("letters", look, keep_s=SHARED_S)
+
+
+async def find_stored(services: Services, graph: Graph, key: str, doc_id: str) -> PipeDoc:
+    """Return a stored document of a graph's accounts.
+
+    The accounts are a part of the question: a user of another pipeline who asks at the same time may not share the
+    answer.
+    """
+    accounts = frozenset(source.account_id for source in graph.datasources)
+    return await services.store.ask(
+        ("stored", key, doc_id, accounts), lambda: read_stored(services.settings, key, doc_id, accounts)
+    )

@@ -7,9 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from pipestream.ids import check_key_part
-from pipestream.views.documents import StoredDocument, read_stored, show_document
+from pipestream.views.documents import StoredDocument, show_document
 from pipestream.views.receipt import Receipt, find_catalogued, make_receipt
 from pipestream_airflow.web.access import READS, PipelineId
+from pipestream_airflow.web.questions import find_stored
 from pipestream_airflow.web.services import ServicesDep
 
 router = APIRouter(tags=["documents"])
@@ -44,8 +45,4 @@ async def show_stored(
 ) -> StoredDocument:
     """Show a document as it is stored: JSON of a bounded size, without blobs."""
     graph = await services.find_active(pipeline_id)
-    accounts = {source.account_id for source in graph.datasources}
-    document = await services.store.ask(
-        ("stored", key, doc_id), lambda: read_stored(services.settings, key, doc_id, accounts)
-    )
-    return show_document(document, key)
+    return show_document(await find_stored(services, graph, key, doc_id), key)

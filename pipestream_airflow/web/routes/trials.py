@@ -11,10 +11,10 @@ from pydantic import Field
 from pipestream.engine.explain import Explanation, explain
 from pipestream.errors import RequestInvalid
 from pipestream.graph.model import Graph
-from pipestream.views.documents import read_stored
 from pipestream.views.trials import ConditionTrial, MappingTrial, read_document, try_condition, try_mappings
 from pipestream.wire import PipeDoc
 from pipestream_airflow.web.access import TRIES, PipelineId
+from pipestream_airflow.web.questions import find_stored
 from pipestream_airflow.web.services import Services, ServicesDep
 
 router = APIRouter(tags=["try things"])
@@ -87,8 +87,4 @@ async def _document(sample: Sample, graph: Graph, services: Services) -> PipeDoc
         raise RequestInvalid("give a document, or the doc_id and key of a stored one")
     if sample.document is not None:
         return read_document(sample.document)
-    accounts = {source.account_id for source in graph.datasources}
-    return await services.store.ask(
-        ("stored", sample.key, sample.doc_id),
-        lambda: read_stored(services.settings, sample.key, sample.doc_id, accounts),
-    )
+    return await find_stored(services, graph, sample.key, sample.doc_id)
