@@ -121,6 +121,8 @@ class Handoffs:
                         begun.enter()
                         carried[index].results.extend(self._desk.carry_now(carried[index].jobs, caller.deadline))
                     else:
+                        # Now, and not only when its turn comes: its version may be replaced meanwhile.
+                        begun.enter()
                         alone[index] = begun
                 except (PipestreamError, TimeoutError) as error:
                     outcomes[index] = error
@@ -129,8 +131,8 @@ class Handoffs:
             finishing = asyncio.gather(*map(self._finish, alone.values()), return_exceptions=True)
             together, apart = await asyncio.gather(committing, finishing)
         finally:
-            for each in carried.values():
-                each.begun.leave()
+            for each in (*(each.begun for each in carried.values()), *alone.values()):
+                each.leave()
         for index, outcome in zip((*ready, *alone), (*together, *apart), strict=True):
             if isinstance(outcome, BaseException) and not isinstance(outcome, (PipestreamError, TimeoutError)):
                 raise outcome
