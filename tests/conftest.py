@@ -13,11 +13,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import psycopg
 import pytest
 from psycopg import sql
 
 from pipestream.local import ServerHandle, Stack, load_spec
+from pipestream_testing.length import LONG
 from pipestream_testing.oracle import Rounds
 from pipestream_testing.pipeline import Pipeline
 from pipestream_testing.scheduling import make_scheduler, turn_of
@@ -31,9 +33,18 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 STACK_FOLDER = REPOSITORY / ".pipestream" / "test"
 SERVERS = ("kafka", "postgres", "s3")
 FETCHING = pytest.StashKey[subprocess.Popen[bytes]]()
-
-
 ROUNDS = pytest.StashKey[Rounds]()
+
+# The same examples in every run, so that a run fails for what was changed; `make faults` tries new ones. No limits of
+# time: a busy machine is no defect.
+hypothesis.settings.register_profile(
+    "pipestream",
+    deadline=None,
+    derandomize=not LONG,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("pipestream")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:

@@ -28,8 +28,9 @@ def main() -> int:
         metrics.MESSAGES_PROCESSED.labels(queue="intake.tiny", status="success").inc()
         return Health(not (folder / "sick").exists(), {"pid": os.getpid()})
 
+    # Before it answers: whoever has seen it healthy finds the note.
+    note(folder, f"begins {os.getpid()}")
     with TelemetryEndpoint("127.0.0.1", port, find_health):
-        note(folder, f"begins {os.getpid()}")
         print(f"tiny server: ready on {port}", flush=True)
         ended.wait()
     note(folder, f"ends {os.getpid()}")

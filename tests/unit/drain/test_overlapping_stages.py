@@ -47,10 +47,9 @@ def test_a_source_that_waits_is_stopped_and_its_thread_ends():
         return
         yield
 
-    before = threading.active_count()
-    with Ahead(source(), stopped.set, "ahead"):
-        pass
-    assert threading.active_count() == before
+    with Ahead(source(), stopped.set, "waits-until-stopped"):
+        assert "waits-until-stopped" in [thread.name for thread in threading.enumerate()]
+    assert "waits-until-stopped" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_pieces_are_done_in_order_and_a_failure_ends_them():

@@ -56,17 +56,23 @@ def engine():
 
 
 @pytest.fixture
-def settings(tmp_path):
-    return Settings(module_wait_s=0.5, store_uri=tmp_path.as_uri(), grpc_max_message_bytes=100_000)
+def wait_s():
+    """How long an engine that is not ready is waited for: longer than three calls take on a busy machine."""
+    return 60.0
+
+
+@pytest.fixture
+def settings(tmp_path, wait_s):
+    return Settings(module_wait_s=wait_s, store_uri=tmp_path.as_uri(), grpc_max_message_bytes=100_000)
 
 
 @pytest.fixture(params=["intake", "node", "remote"])
-def caller(request, engine, settings):
+def caller(request, engine, settings, wait_s):
     """Whoever calls an engine, with what the engine answers while it is not ready, and when it has taken a stream."""
     if request.param == "remote":
         caller = RemoteEngine(engine.address, settings=settings)
     else:
-        caller = EngineHandoff(engine.address, is_intake=request.param == "intake", wait_s=0.5, settings=settings)
+        caller = EngineHandoff(engine.address, is_intake=request.param == "intake", wait_s=wait_s, settings=settings)
     is_intake = request.param == "intake"
     caller.not_ready = NOT_ACCEPTED if is_intake else NOT_THERE
     caller.taken = IntakeHandoffResponse(accepted=True) if is_intake else ProcessNodeResponse(success=True)
@@ -86,6 +92,8 @@ def test_an_engine_that_is_not_ready_is_asked_again_until_it_is(engine, caller):
     assert len(engine.taken) == 3
 
 
+# The second call comes after 0.1 s at most.
+@pytest.mark.parametrize("wait_s", [2.0])
 def test_an_engine_that_does_not_become_ready_blames_no_document(engine, caller):
     engine.answers = [caller.not_ready]
 

@@ -576,6 +576,6 @@ def test_a_stream_whose_time_is_over_becomes_no_dead_letter(services, calls):
     assert calls == []
     made = services(graph, a=use_up_the_time)
     with pytest.raises(TimeBudgetSpent):
-        follow(stream_at("a"), graph, made, SETTINGS, deadline=time.monotonic() + 0.1)
+        follow(stream_at("a"), graph, made, SETTINGS, deadline=time.monotonic() + 1)
     (context,) = calls
-    assert 0 < context.timeout_s <= 0.1
+    assert 0 < context.timeout_s <= 1

@@ -134,7 +134,7 @@ def survive(form, seeds):
     refused, longest_s = 0, 0.0
     for seed in seeds:
         mutated = mutate(data, random.Random(seed))
-        started = time.process_time()
+        started = time.thread_time()
         try:
             load(mutated)
         except GraphInvalid as invalid:
@@ -145,7 +145,7 @@ def survive(form, seeds):
         else:
             reasons = 1
         assert reasons, f"seed {seed}: refused without a reason"
-        longest_s = max(longest_s, time.process_time() - started)
+        longest_s = max(longest_s, time.thread_time() - started)
         assert longest_s < LIMIT_S, f"seed {seed} took {longest_s:.2f} s"
     return refused, longest_s
 
@@ -203,9 +203,9 @@ def test_a_graph_of_a_thousand_nodes_is_checked():
         for number in range(999)
     )
     text = f"graph: g\ncluster: main\ndatasources: [{{id: s, account: a, entry: n0}}]\nnodes:\n{nodes}edges:\n{edges}"
-    started = time.process_time()
+    started = time.thread_time()
     graph = check_graph_text(text.encode(), "graph.yaml").require()
-    seconds = time.process_time() - started
+    seconds = time.thread_time() - started
 
     print(f"1,000 nodes with 999 different conditions: {seconds:.2f} s")
     assert len(graph.nodes) == 1_001

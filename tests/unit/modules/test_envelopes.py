@@ -51,7 +51,7 @@ def read_frame(connection: socket.socket) -> bytes:
 @contextmanager
 def program(path: Path, answer):
     """A program of somebody else: reads one frame per connection, and writes the bytes that ``answer`` returns."""
-    seen = []
+    seen, ended = [], threading.Event()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -66,15 +66,18 @@ def program(path: Path, answer):
                     seen.append(json.loads(read_frame(connection)))
                     made = answer(seen[-1])
                     if made is None:
-                        time.sleep(0.5)
+                        ended.wait(60)
                     else:
                         connection.sendall(made)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield seen
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
+        try:
+            yield seen
+        finally:
+            ended.set()
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join(60)
 
 
 def call(tmp_path, answer, context=CONTEXT, document=DOCUMENT):
@@ -221,7 +224,7 @@ def served(path: Path, function, actor: str = ""):
         thread.start()
         yield
         server.stop()
-        thread.join(10)
+        thread.join(60)
     assert not path.exists()
     assert not (path.parent / "runtime-ready").exists()
 
@@ -315,7 +318,7 @@ def test_the_command_serves_any_function_until_it_is_stopped(tmp_path):
             time.sleep(0.05)
         (answer,) = resolve_module(f"unix:{path}").process(PipeDoc(doc_id="d"), ModuleContext("g", "n", "s"))
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
     assert answer.doc_id == "D"
     assert not path.exists()

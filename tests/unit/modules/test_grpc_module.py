@@ -156,7 +156,7 @@ def test_a_module_that_takes_too_long_is_unavailable():
     released = threading.Event()
 
     def hang(request, context):
-        released.wait(30)
+        released.wait(60)
         return ProcessDataResponse(output_doc=request.document)
 
     with GrpcModuleServer(hang) as server:

@@ -345,4 +345,5 @@ def test_no_alarm_is_left_behind_by_a_call():
     resolve_module(FAULTS + "passing").process(PipeDoc(), context(timeout_s=1_000))
 
     after_s, _ = signal.getitimer(signal.ITIMER_REAL)
-    assert after_s == pytest.approx(before_s, abs=2)
+    # What pytest-timeout has set runs on, and the call's 1,000 s are gone.
+    assert before_s - 120 < after_s <= before_s

@@ -23,7 +23,6 @@ from pipestream.modules.runtime.module import RuntimeModule
 from pipestream.wire import PipeDoc
 
 STEP = "pipestream_testing.natives:step"
-FOLDERS = Path(tempfile.gettempdir()) / f"pipestream-runtimes-{os.getuid()}"
 
 
 def document(title: str = "", doc_id: str = "d") -> PipeDoc:
@@ -57,6 +56,15 @@ def shared():
     module = RuntimeModule(STEP, processes=1)
     yield module
     module.close()
+
+
+@pytest.fixture
+def folders(monkeypatch):
+    """Where the runtimes of this test have their folders; other test runs of the machine use another one."""
+    with tempfile.TemporaryDirectory(prefix="r-") as base:  # short, because it becomes part of a socket's path
+        monkeypatch.setenv("TMPDIR", base)
+        monkeypatch.setattr(tempfile, "tempdir", base)
+        yield Path(base) / f"pipestream-runtimes-{os.getuid()}"
 
 
 def pid_of(answered) -> int:
@@ -162,11 +170,11 @@ def test_threads_share_the_processes_and_a_crash_hits_only_its_own_document():
     assert not any(runs(pid) for pid in owned)
 
 
-def test_close_leaves_no_process_no_child_of_it_and_no_folder():
+def test_close_leaves_no_process_no_child_of_it_and_no_folder(folders):
     module = RuntimeModule(STEP)
     (made,) = module.process(document("leave a child"), context())
     pid, child = (int(made.search_metadata.metadata[name]) for name in ("pid", "child"))
-    (owned,) = (folder for folder in FOLDERS.iterdir() if _pid_in(folder) == pid)
+    (owned,) = folders.iterdir()
 
     module.close()
 
@@ -176,12 +184,7 @@ def test_close_leaves_no_process_no_child_of_it_and_no_folder():
         module.process(document("x"), context())
 
 
-def _pid_in(folder: Path) -> int:
-    ready = folder / "runtime-ready"
-    return int(ready.read_text()) if ready.exists() else 0
-
-
-def test_a_process_ends_with_its_owner_even_while_native_code_holds_the_interpreter(tmp_path):
+def test_a_process_ends_with_its_owner_even_while_native_code_holds_the_interpreter(folders):
     script = f"""
 import sys, threading, time
 from pipestream.modules.runtime.module import RuntimeModule
@@ -204,7 +207,7 @@ time.sleep(3600)
         owner.kill()
 
     wait_for(lambda: not runs(pid))
-    (left,) = (folder for folder in FOLDERS.iterdir() if _pid_in(folder) == pid)
+    (left,) = folders.iterdir()
     hour_ago = time.time() - 3_600
     os.utime(left, (hour_ago, hour_ago))
     module = RuntimeModule(STEP)

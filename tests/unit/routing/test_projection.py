@@ -118,9 +118,9 @@ def test_evaluation_costs_the_same_for_a_large_body_as_for_a_small_one():
         document.blob_bag.blobs.blob[0].data = body.encode()
         best = float("inf")
         for _ in range(50):
-            started = time.process_time()
+            started = time.thread_time()
             assert conditions.matching_edges("a", conditions.activation(PipeStream(), document))
-            best = min(best, time.process_time() - started)
+            best = min(best, time.thread_time() - started)
         return best
 
     # Taking ten megabytes along costs milliseconds, a hundred times the whole evaluation.

@@ -68,7 +68,7 @@ class World:
 
     def __init__(self, folder, graph):
         self.graph = graph
-        self.settings = Settings(leases="file", lease_folder=folder, reconcile_s=0.1, lease_ttl_s=3)
+        self.settings = Settings(leases="file", lease_folder=folder, reconcile_s=0.1, lease_ttl_s=60)
         self.store = FileLeaseStore(self.settings)
         self.wanted = {}
         self.errors = {}
@@ -109,7 +109,7 @@ class World:
     def stop(self, name):
         _, stop, thread = self._workers.pop(name)
         stop.set()
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive()
 
     def stop_all(self):

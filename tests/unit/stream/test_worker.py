@@ -175,7 +175,7 @@ def test_a_paused_topic_is_not_given_to_a_worker_that_would_drain_it(world):
 
 def test_a_slot_whose_lease_was_taken_away_is_let_go_and_acquired_anew(world):
     world.want("intake.d0")
-    world.start("a")
+    world.start("a", lease_ttl_s=3)  # so that the loss is noticed within a second
     world.wait_counts(a=1)
     [before] = world.store.assignments("intake.d0")
 

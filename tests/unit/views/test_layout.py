@@ -133,10 +133,10 @@ def test_a_graph_of_two_hundred_nodes_is_laid_out_in_a_moment() -> None:
     edges = [(f"n{number}", f"n{number + step}") for number in range(190) for step in (1, 3, 9)]
     edges += [(f"n{number}", f"n{number - 30}") for number in range(60, 190, 40)]
     graph = make_graph(edges)
-    began = time.process_time()
+    began = time.thread_time()
     picture = lay_out(graph)
     # Measured: 0.1 s. The limit is far above that, and only says that nothing grows out of proportion.
-    assert time.process_time() - began < 5
+    assert time.thread_time() - began < 5
     assert len(picture.boxes) == 201
     check_picture(picture)
 
