@@ -94,18 +94,24 @@ def do_work(work: Mapping[str, Any], graph: Graph, settings: Settings, *, by: st
 
 def _find_moves(params: ApprovalParams, graph: Graph, settings: Settings) -> dict[str, Any]:
     found = preview_rebaseline(settings, graph, params.topic, params.target)
-    moves = found.moves
-    rows = [f"| {move.partition} | {move.start} | {move.end} | {move.describe()} |" for move in moves]
-    moved = [move for move in moves if move.start != move.end]
+    rows = [f"| {move.partition} | {move.start} | {move.end} | {_effect(found, move)} |" for move in found.moves]
+    count = len(found.changed)
     return {
         "action": params.action,
         "topic": params.topic,
         "topic_id": found.topic_id,
-        "moves": [list(astuple(move)) for move in moves],
-        "count": len(moved),
-        "subject": f"Move {_plural(len(moved), 'head')} of {params.topic} in {graph.graph_id}?",
+        "moves": [list(astuple(move)) for move in found.moves],
+        "count": count,
+        "subject": f"Move {_plural(count, 'head')} of {params.topic} in {graph.graph_id}?",
         "body": "\n".join(["| partition | head | new head | effect |", "| --- | --- | --- | --- |", *rows]),
     }
+
+
+def _effect(found: PlannedMoves, move: PlannedMove) -> str:
+    if not found.is_new_topic:
+        return move.describe()
+    # Offsets of two topics are not compared: nothing is given up or drained again by their difference.
+    return f"begins at {move.end} of the new topic" if move.is_there else "is forgotten: the new topic does not have it"
 
 
 def _request(work: Mapping[str, Any], *, by: str) -> ActionRequest:

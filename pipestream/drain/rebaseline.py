@@ -68,6 +68,14 @@ class PlannedMoves:
 
     topic_id: str
     moves: tuple[PlannedMove, ...]
+    is_new_topic: bool = False
+    """Whether the topic was deleted and made again. Then also a head that stays where it is has to be recorded: its
+    number is an offset of the old topic, and runs refuse to drain from it."""
+
+    @property
+    def changed(self) -> tuple[PlannedMove, ...]:
+        """Return those that a rebaseline changes."""
+        return tuple(move for move in self.moves if self.is_new_topic or move.start != move.end)
 
 
 def preview_rebaseline(settings: Settings, graph: Graph, topic: str, to: str | Mapping[int, int]) -> PlannedMoves:
@@ -82,7 +90,8 @@ def preview_rebaseline(settings: Settings, graph: Graph, topic: str, to: str | M
     targets, moves = _find_moves(broker, ledger, lane, topic, identity, to)
     heads = ledger.heads(lane, topic, moves)
     planned = [PlannedMove(p, heads.get(p, 0), end, is_there=p in targets) for p, end in sorted(moves.items())]
-    return PlannedMoves(identity.topic_id, tuple(planned))
+    is_new_topic = not ledger.is_same_topic(lane, topic, identity.topic_id)
+    return PlannedMoves(identity.topic_id, tuple(planned), is_new_topic)
 
 
 def rebaseline(

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from pipestream.dead_letters import Selection
 from pipestream.dead_letters.preview import Preview
+from pipestream.drain.rebaseline import PlannedMove, PlannedMoves
 from pipestream.graph.load import load_graph
 from pipestream.settings import Settings
 from pipestream_airflow import approval_operators, approval_work
@@ -98,6 +99,22 @@ def test_only_letters_of_the_graph_are_decided_about(found):
 
     assert selection.graphs == ("sample",)
     assert selection.until == datetime(2026, 11, 17, 8, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("is_new_topic", "count", "effect"), [(False, 0, "stays"), (True, 2, "begins at 7 of the new topic")]
+)
+def test_heads_of_a_topic_that_was_made_again_are_approved_though_their_numbers_stay(
+    graph, monkeypatch, is_new_topic, count, effect
+):
+    moves = PlannedMoves("id", (PlannedMove(0, 7, 7), PlannedMove(1, 7, 7)), is_new_topic)
+    monkeypatch.setattr(approval_work, "preview_rebaseline", lambda *_: moves)
+
+    params = ApprovalParams("rebaseline", topic="intake.files", to="latest")
+    work = approval_work.find_work(params, graph, Settings(), now=datetime.now(UTC), run_name="dag/run")
+
+    assert work["count"] == count
+    assert f"| 0 | 7 | 7 | {effect} |" in work["body"]
 
 
 def test_a_run_that_is_cleared_asks_for_another_action(found):

@@ -279,3 +279,25 @@ def test_an_approved_move_is_refused_after_the_topic_was_made_again(pipeline, to
 
     with pytest.raises(TopicReplaced, match="ask again"):
         move()
+
+
+def test_a_topic_made_again_has_heads_to_approve_though_their_numbers_stay(pipeline, topic, approve, make_again):
+    pipeline.send(topic, ["a", "b"])
+    pipeline.drain(topic, "run-1")
+    assert look(pipeline, topic) == (False, [])
+    make_again()
+    pipeline.send(topic, ["c", "d"])
+
+    with pytest.raises(TopicReplaced):
+        pipeline.drain(topic, "run-2")
+    found = look(pipeline, topic)
+    approve("latest")()
+
+    assert found == (True, [(0, 2, 2), (1, 0, 0)])
+    assert pipeline.drain(topic, "run-3").status == "empty"
+    assert look(pipeline, topic) == (False, [])
+
+
+def look(pipeline, topic):
+    found = preview_rebaseline(pipeline.settings, pipeline.graph, topic, "latest")
+    return found.is_new_topic, [(each.partition, each.start, each.end) for each in found.changed]
