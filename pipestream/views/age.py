@@ -1,6 +1,7 @@
 """Whether the documents of a graph will be too old when they reach their end, as things stand now. Pure.
 
-The answer is about data, not about runs: documents get old also while no run is there to be late.
+The answer is about data, not about runs: documents get old also while no run is there to be late. What somebody has
+stopped is left out, as in the alert on old records: a run that starts now does not drain it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipestream.graph.flow import fed_topics
+from pipestream.graph.flow import fed_topics, why_not_drained
 from pipestream.graph.order import drain_order
 
 if TYPE_CHECKING:
@@ -55,12 +56,15 @@ def forecast_age(graph: Graph, standings: Iterable[TopicStanding], paces: Mappin
 
     What waits in a topic has to be drained from it, then from the topics behind it, together with what waits there. The
     longest way counts. Each record is taken to become one record in each topic that it can reach, so the answer
-    is rather too long than too short where documents branch.
+    is rather too long than too short where documents branch. A way ends at a topic that is stopped.
 
+    :param standings: those of the graph's topics, also of those in which nothing waits.
     :param paces: seconds per offset of each topic; a topic that was never drained takes no time.
     """
-    waiting = {each.topic: each for each in standings if each.lag}
-    order = list(dict.fromkeys(step.topic for step in drain_order(graph, 1)))
+    known = list(standings)
+    stopped = {each.topic for each in known if not each.is_started or why_not_drained(graph, each.topic)}
+    waiting = {each.topic: each for each in known if each.lag and each.topic not in stopped}
+    order = [topic for topic in dict.fromkeys(step.topic for step in drain_order(graph, 1)) if topic not in stopped]
     feeds = fed_topics(graph)
     worst = AgeForecast(graph.graph_id, float(graph.age_target_seconds or 0), "", 0.0, 0.0)
     for start in order:
@@ -88,7 +92,7 @@ def _seconds_to_end(
         done_s = ready_s[topic] + records * paces.get(topic, 0.0)
         ready_s[topic] = done_s
         for target in feeds[topic]:
-            if order.index(target) > order.index(topic):
+            if target in order and order.index(target) > order.index(topic):
                 brought[target] = max(brought.get(target, 0), records)
                 ready_s[target] = max(ready_s.get(target, 0.0), done_s)
     return max(ready_s.values())

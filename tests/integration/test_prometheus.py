@@ -4,7 +4,8 @@ import json
 import re
 import socket
 import subprocess
-from contextlib import closing
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 
 import pipestream.telemetry.meter  # noqa: F401 - defines every metric
 from pipestream.leases import open_lease_store
+from pipestream.leases.store import DesiredState
 from pipestream.telemetry.endpoint import Health, TelemetryEndpoint
 from pipestream.views.exporter import StandingCollector
 from pipestream.views.standing import StandingView
+from pipestream_testing.pipeline import Pipeline
 from pipestream_testing.prometheus import find_program, run_prometheus
 from pipestream_testing.waiting import wait_until
 
@@ -62,6 +65,42 @@ def test_an_alert_fires_when_a_module_times_out(pipeline, unique, tmp_path, free
         (letter,) = wait_until(lambda: prometheus.query(letters), "the dead letter was not counted")
         assert letter["metric"]["error_type"] == "ModuleTimeout"
         assert letter["value"][1] == "1"
+
+
+def test_an_alert_fires_before_documents_are_too_old_and_not_for_a_stopped_topic(settings, unique, tmp_path, free_port):
+    text = "graph: {name}\ncluster: {name}\nage_target_seconds: 3600\n"
+    text += "datasources: [{{id: {name}, account: acme, entry: only}}]\nnodes: [{{id: only, type: connector}}]\n"
+    pipelines = []
+    for name in (unique, f"{unique}-stopped"):
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(text.format(name=name))
+        pipelines.append(Pipeline(settings, file))
+        pipelines[-1].create_topics()
+        pipelines[-1].send(f"intake.{name}", ["old"], timestamp=datetime.now(UTC) - timedelta(hours=2))
+    with closing(open_lease_store(settings)) as leases, registered(settings, leases, pipelines):
+        leases.set_desired(f"intake.{unique}-stopped", DesiredState(started=False))
+        with (
+            TelemetryEndpoint("127.0.0.1", 0, lambda: Health(True)) as endpoint,
+            run_prometheus(tmp_path, free_port, ALERTS, [endpoint.address]) as prometheus,
+        ):
+            alert = {"alertname": "PipestreamDocumentsTooOld"}
+            wait_until(lambda: prometheus.firing(**alert, graph=unique), "no alert fired")
+            assert prometheus.query(f'pipestream_graph_age_target_seconds{{graph="{unique}-stopped"}}')
+            assert not prometheus.firing(**alert, graph=f"{unique}-stopped")
+
+            pipelines[0].drain(f"intake.{unique}", "run")
+            wait_until(lambda: not prometheus.firing(**alert, graph=unique), "the alert goes on")
+
+
+@contextmanager
+def registered(settings, leases, pipelines):
+    """Have this process's metrics say where some pipelines stand."""
+    collector = StandingCollector(StandingView(settings, leases), lambda: [each.graph for each in pipelines])
+    REGISTRY.register(collector)
+    try:
+        yield
+    finally:
+        REGISTRY.unregister(collector)
 
 
 def test_lag_age_and_dead_letters_are_computed_when_asked(pipeline, unique):

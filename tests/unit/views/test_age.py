@@ -32,8 +32,8 @@ GRAPH = check_graph_text(TEXT.encode(), "g").require()
 INTAKE, SECOND, THIRD = "intake.one", "pipestream.main.second", "pipestream.main.third"
 
 
-def standing(topic: str, lag: int, age_s: float) -> TopicStanding:
-    return TopicStanding("g", topic, lag, 0, age_s, is_started=True, is_streaming=False, held_slots=0, replicas=1)
+def standing(topic: str, lag: int, age_s: float, *, started: bool = True) -> TopicStanding:
+    return TopicStanding("g", topic, lag, 0, age_s, is_started=started, is_streaming=False, held_slots=0, replicas=1)
 
 
 def test_nothing_is_at_risk_while_nothing_waits():
@@ -64,6 +64,22 @@ def test_an_old_record_near_the_end_counts_more_than_a_young_one_with_a_long_way
     found = forecast_age(GRAPH, waits, {INTAKE: 1.0, SECOND: 1.0, THIRD: 0.5})
 
     assert (found.topic, found.expected_s) == (THIRD, 99.5)
+
+
+def test_what_waits_in_a_stopped_topic_is_at_no_risk_and_the_way_of_others_ends_there():
+    waits = [standing(INTAKE, 10, 30), standing(SECOND, 4, 5_000, started=False), standing(THIRD, 2, 1)]
+
+    found = forecast_age(GRAPH, waits, {INTAKE: 1.0, SECOND: 100.0, THIRD: 3.0})
+
+    assert (found.topic, found.age_s, found.drain_s) == (INTAKE, 30, 10)
+    assert not forecast_age(GRAPH, [standing(INTAKE, 10, 5_000, started=False)], {}).is_at_risk
+
+
+def test_what_waits_for_a_paused_datasource_is_at_no_risk():
+    paused = check_graph_text(TEXT.replace("entry: first", "entry: first, paused: true").encode(), "g").require()
+
+    assert not forecast_age(paused, [standing(INTAKE, 10, 5_000)], {}).is_at_risk
+    assert forecast_age(paused, [standing(SECOND, 10, 5_000)], {}).is_at_risk
 
 
 @pytest.mark.parametrize(("age_s", "is_at_risk"), [(99, False), (101, True)])
