@@ -76,6 +76,11 @@ def _show(found: Comparison) -> None:
             [[each.edge, each.before, each.after] for each in found.edges],
             numbers=["before", "after"],
         )
+    for condition in found.conditions:
+        say(
+            f"condition of {condition.edge}: {condition.reached} documents came to it, true for "
+            f"{condition.true_before} before and {condition.true_after} after"
+        )
     for each in found.documents:
         say(f"{each.doc_id or '(no id)'} at {each.topic}[{each.partition}] {each.offset}", style="bold")
         for sign, leaves in (("-", each.difference.before), ("+", each.difference.after)):

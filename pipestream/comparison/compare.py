@@ -35,7 +35,7 @@ from pipestream.wire import PipeDoc
 if TYPE_CHECKING:
     from pipestream.engine.process import Services
     from pipestream.graph.model import Graph
-    from pipestream.kafka.records import InputRecord
+    from pipestream.kafka.records import InputRecord, OffsetRange
     from pipestream.objects.store import ObjectStore
     from pipestream.settings import Settings
 
@@ -84,6 +84,18 @@ class EdgeCount:
     after: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class ChangedCondition:
+    """An edge whose condition differs between the graphs, and what it decided. The same result can hide a change that
+    no document put to the test."""
+
+    edge: str
+    reached: int
+    """Documents that came to it, in the changed graph."""
+    true_before: int
+    true_after: int
+
+
 @dataclass(slots=True)
 class Comparison:
     """What two graphs make of the same records."""
@@ -91,6 +103,8 @@ class Comparison:
     graph_id: str
     records: int = 0
     """Records that both graphs have processed."""
+    drained: int = 0
+    """Offsets that were drained in this time and are still held. The latest of them are compared."""
     different: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     """How many records differ in their route, in a failure, in a document."""
@@ -98,6 +112,8 @@ class Comparison:
     """Documents that end as dead letters, or at the error-end."""
     failed_after: int = 0
     edges: list[EdgeCount] = field(default_factory=list)
+    conditions: list[ChangedCondition] = field(default_factory=list)
+    """Those that the change is about."""
     documents: list[ComparedDocument] = field(default_factory=list)
     """Those that differ, the first of them if there are many."""
     notes: list[str] = field(default_factory=list)
@@ -114,19 +130,27 @@ def compare_graphs(before: Graph, after: Graph, settings: Settings, request: Com
     begun = time.monotonic()
     deadline = None if request.timeout_s is None else begun + request.timeout_s
     places, notes = _places(before, after, request.topics)
-    records = _read(before.graph_id, list(places), settings, request)
-    result = Comparison(before.graph_id, notes=[MODULES_RUN, *notes])
+    held = _find_held(before.graph_id, list(places), settings, request)
+    records = _read(held, settings, request)
+    result = Comparison(before.graph_id, drained=sum(map(len, held)), notes=[MODULES_RUN, *notes])
     taken: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    decided: Counter[str] = Counter()
     try:
         for record, one, other in _run_both((before, after), places, records, settings, deadline):
             _add(result, record, one, other)
             taken[0].update(one.taken)
             taken[1].update(other.taken)
+            decided.update(other.decided)
     except TimeBudgetSpent:
         result.notes.append(
             f"stopped after {request.timeout_s:g} s: {result.records} of {len(records)} records were compared"
         )
     result.edges = _edge_counts(before, after, taken)
+    result.conditions = _changed_conditions(before, after, taken, decided)
+    if result.drained > request.most_documents:
+        result.notes.append(
+            f"the latest {request.most_documents} of {result.drained} drained offsets; compare more for older documents"
+        )
     if result.different > _LISTED:
         result.notes.append(f"{result.different} records differ, of which the first {_LISTED} are listed")
     result.seconds = round(time.monotonic() - begun, 3)
@@ -152,13 +176,21 @@ def _places(before: Graph, after: Graph, topics: Sequence[str]) -> tuple[_Places
     return both, [f"the changed graph no longer drains {topic}" for topic in gone]
 
 
-def _read(graph_id: str, topics: Sequence[str], settings: Settings, request: CompareRequest) -> list[InputRecord]:
-    """Return the records to compare, in the order in which they were written."""
+def _find_held(graph_id: str, topics: Sequence[str], settings: Settings, request: CompareRequest) -> list[OffsetRange]:
+    """Return what was drained of the topics and is still there.
+
+    :raises RequestInvalid: nothing is.
+    """
     drained = find_drained(Ledger(settings), graph_id, topics, request.since, request.until)
     held = still_held(settings, drained)
     if not held:
         why = "Kafka no longer keeps what was drained" if drained else "nothing was drained"
         raise RequestInvalid(f"there is nothing to compare: {why} of {', '.join(topics)} in this time")
+    return held
+
+
+def _read(held: Sequence[OffsetRange], settings: Settings, request: CompareRequest) -> list[InputRecord]:
+    """Return the records to compare, in the order in which they were written."""
     records = list(scan(settings, latest(held, request.most_documents), committed=True))
     return sorted(records, key=lambda record: (record.timestamp_ms, record.topic, record.partition, record.offset))
 
@@ -215,7 +247,7 @@ class _Side:
         (stream,) = take_in([arrival], entrance, self.store)
         if isinstance(stream, PipestreamError):
             failed = Leaf((), Ending.DEAD_LETTER, place.node_id, str(stream), PipeDoc())
-            return Route((failed,), Counter())
+            return Route((failed,), Counter(), Counter())
         return follow_to_the_end(stream, self.graph, self.services, self.settings, _pause, deadline)
 
 
@@ -249,4 +281,22 @@ def _edge_counts(before: Graph, after: Graph, taken: tuple[Counter[str], Counter
         counts = EdgeCount(edge, taken[0][edge] if edge in old else None, taken[1][edge] if edge in new else None)
         if counts.before != counts.after:
             found.append(counts)
+    return found
+
+
+def _changed_conditions(
+    before: Graph, after: Graph, taken: tuple[Counter[str], Counter[str]], decided: Counter[str]
+) -> list[ChangedCondition]:
+    """Return the edges of both graphs whose conditions differ.
+
+    :param decided: how many documents the conditions of each node of the changed graph decided on.
+    """
+    old = {edge.edge_id: edge for edge in before.edges}
+    found = []
+    for edge in after.edges:
+        if edge.edge_id in old and old[edge.edge_id].condition != edge.condition:
+            true_before, true_after = taken[0][edge.edge_id], taken[1][edge.edge_id]
+            # A node without any condition decides nothing, and then all of its documents take the edge.
+            reached = max(decided[edge.from_node_id], true_after)
+            found.append(ChangedCondition(edge.edge_id, reached, true_before, true_after))
     return found

@@ -70,6 +70,8 @@ class Route:
     leaves: tuple[Leaf, ...]
     taken: Counter[str]
     """How many documents took each edge."""
+    decided: Counter[str]
+    """How many documents the conditions of each node decided on."""
 
 
 def follow_to_the_end(
@@ -88,6 +90,7 @@ def follow_to_the_end(
     """
     leaves: list[Leaf] = []
     taken: Counter[str] = Counter()
+    decided: Counter[str] = Counter()
     waiting: deque[tuple[PipeStream, tuple[str, ...]]] = deque([(stream, ())])
     steps = 0
     while waiting:
@@ -97,6 +100,7 @@ def follow_to_the_end(
             continue
         steps += 1
         for emission in process_with_retries(current, graph, services, settings, sleep, deadline):
+            decided[emission.node_id] += emission.is_decided
             if emission.edge is None:
                 leaves.append(_leaf(emission, edges))
                 continue
@@ -106,7 +110,7 @@ def follow_to_the_end(
                 leaves.append(Leaf(onward, Ending.OTHER_CLUSTER, emission.to_node_id, "", emission.stream.document))
             else:
                 waiting.append((emission.stream, onward))
-    return Route(tuple(leaves), taken)
+    return Route(tuple(leaves), taken, decided)
 
 
 def _why_stopped(stream: PipeStream, graph: Graph, steps: int) -> Ending | None:

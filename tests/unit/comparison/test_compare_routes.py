@@ -92,6 +92,7 @@ def test_edges_by_kafka_are_followed_and_the_module_of_an_end_is_not_called():
         (("reports", "parsed"), Ending.END, "done")
     ]
     assert route.taken == Counter(reports=1, parsed=1)
+    assert route.decided["triage"] == 1, "its conditions decided on the document"
     assert len(parser.keys) == 1
 
 

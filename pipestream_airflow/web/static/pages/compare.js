@@ -64,6 +64,11 @@ function Result({ id, found, isOld }) {
         ${Object.keys(NAMES).map((kind) => html`<${Figure} key=${kind} label=${NAMES[kind]} value=${found.kinds[kind] ?? 0} />`)}
         <${Figure} label="failed documents" value=${`${found.failed_before} → ${found.failed_after}`} tone=${found.failed_after > found.failed_before ? "red.fg" : undefined} />
       <//>
+      ${found.conditions.map((each) => html`
+        <${Text} key=${each.edge} fontSize="sm" data-condition=${each.edge}>
+          Condition of <${Mono}>${each.edge}<//>: ${plural(each.reached, "document")} came to it, true for ${each.true_before} before and
+          ${" "}${each.true_after} after.
+        <//>`)}
       ${found.edges.length
         ? html`<${Grid} label="Documents by edge" rows=${found.edges} rowKey=${(row) => row.edge} columns=${[
             { title: "Edge", cell: (row) => html`<${Mono}>${row.edge}<//>` },
