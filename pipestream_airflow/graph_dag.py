@@ -83,8 +83,11 @@ def build_graph_dag(
         task.set_upstream([drains[index] for index in step.after] if step.after else check)
     for task in last:
         task.set_upstream([check, *drains])
-    # Last: Airflow copies what a DAG has here into each task that is made later, which took half of the parse.
-    dag.params = ParamsDict(form(sorted({step.topic for step in steps}), settings.drain_budget))
+    # Last: Airflow copies what a DAG has here into each task that is made later, which took half of the parse. Past the
+    # DAG's own setter: that checks the form's defaults against their JSON schemas, which took another fifth. A test
+    # checks them, and Airflow checks the form of each run.
+    params = ParamsDict(form(sorted({step.topic for step in steps}), settings.drain_budget))
+    object.__setattr__(dag, "params", params)
     return dag
 
 

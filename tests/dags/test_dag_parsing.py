@@ -11,6 +11,7 @@ from textwrap import dedent
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
 
@@ -98,6 +99,16 @@ def test_the_shipped_graphs_become_dags_without_import_errors():
         "pipestream_ingest_sample-files",
         "pipestream_upkeep",
     }
+
+
+@pytest.mark.parametrize("text", [CHAIN, CYCLE, FUSED])
+def test_the_defaults_of_the_form_fit_their_schemas(dags_folder, write_graph, text):
+    """Airflow would check it at every parse, which takes longer than all else about a DAG."""
+    write_graph("graph.yaml", text)
+    (dag,) = (each for each in parse(dags_folder).dags.values() if "mode" in each.params)
+
+    assert set(dag.params.validate()) == set(dag.params)
+    assert isinstance(dag.params, ParamsDict)
 
 
 def test_the_sample_graph_is_drained_in_its_order():
