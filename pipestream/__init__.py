@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pipestream.version import VERSION
 
 if TYPE_CHECKING:
-    from pipestream.api.graphs import apply_graph, load_graph, validate_graph
+    from pipestream.api.graphs import apply_graph, delete_graph, load_graph, validate_graph
     from pipestream.api.modes import set_graph_mode, set_topic_mode
     from pipestream.api.runs import backfill_topic, drain_topic, ingest_datasource, open_ledger, replay_dead_letters
     from pipestream.errors import PipestreamError, TerminalError, TransientError
@@ -44,6 +44,7 @@ __all__ = [
     "apply_graph",
     "backfill_topic",
     "declare_module",
+    "delete_graph",
     "drain_topic",
     "ingest_datasource",
     "load_graph",
@@ -68,6 +69,7 @@ _MODULES = {
     "apply_graph": "api.graphs",
     "backfill_topic": "api.runs",
     "declare_module": "modules.declare",
+    "delete_graph": "api.graphs",
     "drain_topic": "api.runs",
     "ingest_datasource": "api.runs",
     "load_graph": "api.graphs",

@@ -43,6 +43,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - DatasourceContested     applied graphs have the datasource for different accounts
     - PluginBroken            a plugin cannot be imported, or fails
     - GraphInvalid            a graph breaks a rule; it lists every problem
+    - GraphInUse              a graph that is to be deleted is still in use
     - IdInvalid               an id that cannot become a topic, a key or a path (record)
     - ConnectorInvalid        there is no such connector, or its options cannot be used
     - SourceUnreadable        a connector's source as a whole cannot be read
@@ -456,6 +457,15 @@ class GraphInvalid(TerminalError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class GraphInUse(TerminalError):
+    """A graph is not deleted, because something of it is still in use."""
+
+    def __init__(self, graph_id: str, reasons: Sequence[str]) -> None:
+        self.graph_id = graph_id
+        self.reasons = tuple(reasons)
+        super().__init__(f"graph {graph_id} is not deleted: {'; '.join(self.reasons)}")
 
 
 class IdInvalid(TerminalError):

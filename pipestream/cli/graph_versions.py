@@ -1,9 +1,10 @@
-"""``pipestream graph apply``, ``mode``, ``history``, ``diff``, ``rollback``: the graph in use, and those before it."""
+"""``pipestream graph apply``, ``mode``, ``history``, ``diff``, ``rollback`` and ``delete``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,6 +47,11 @@ def add_to(group: typer.Typer) -> None:
         )
     )(diff)
     group.command(epilog=examples("pipestream graph rollback sample 3 --file dags/graphs/sample.yaml"))(rollback)
+    group.command(
+        epilog=examples(
+            "pipestream graph delete sample", "pipestream graph delete sample --delete-file --leave-behind --yes"
+        )
+    )(delete)
 
 
 def apply(
@@ -106,6 +112,7 @@ def history(graph_id: Annotated[str, typer.Argument(help="The graph's id.")], js
     with _versions(settings) as versions:
         found = versions.history(graph_id)
         known = [] if found else versions.graph_ids()
+        deletion = versions.deletion(graph_id)
     if json:
         emit_json(found)
     elif not found:
@@ -116,6 +123,9 @@ def history(graph_id: Annotated[str, typer.Argument(help="The graph's id.")], js
             [[v.version, v.hash[:12], v.applied_at, v.applied_by, v.active_since or ""] for v in found],
             numbers=["version"],
         )
+        if deletion:
+            at = f"{deletion.deleted_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+            note(f"{deletion.deleted_by} deleted the graph at {at} UTC; `graph rollback` applies a version again")
 
 
 def diff(
@@ -166,6 +176,50 @@ def rollback(
     _show_applied(applied)
     if file is None:
         note("the graph file that DAGs read is unchanged; --file FILE writes this version to it", style="yellow")
+
+
+def delete(
+    graph_id: Annotated[str, typer.Argument(help="The graph's id.")],
+    delete_file: Annotated[
+        bool, typer.Option("--delete-file", help="Also delete its file, from which Airflow makes the DAG.")
+    ] = False,
+    leave_behind: Annotated[
+        bool, typer.Option("--leave-behind", help="Delete it although records or dead letters wait; they stay.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete it; without it, only show what would be left.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Delete a graph that is stopped. Without --yes, only show what stands against it and what would be left.
+
+    Topics and what they hold, the ledger, documents and all versions stay. If the graph is applied again, it continues
+    where it stopped.
+    """
+    from pipestream import delete_graph
+    from pipestream.api.graphs import preview_deletion
+
+    settings = read_settings()
+    if not yes:
+        found = preview_deletion(graph_id, leave_behind=leave_behind, delete_file=delete_file, settings=settings)
+        if json:
+            emit_json(found)
+            return
+        _show_remains(found.remains.waiting, found.remains.dead_letters)
+        for reason in found.reasons:
+            note(f"refused: {reason}", style="yellow")
+        say("nothing was deleted" if found.reasons else "nothing was deleted; add --yes to do it")
+        return
+    deleted = delete_graph(graph_id, leave_behind=leave_behind, delete_file=delete_file, settings=settings)
+    if json:
+        emit_json(deleted)
+        return
+    _show_remains(deleted.waiting, deleted.dead_letters)
+    say(f"graph {graph_id} is deleted; its {len(deleted.topics)} topics and its versions stay", style="green")
+
+
+def _show_remains(waiting: Mapping[str, int], dead_letters: int) -> None:
+    if waiting:
+        show_table(["topic", "waiting"], [list(each) for each in waiting.items()], numbers=["waiting"], fold=["topic"])
+    say(f"{dead_letters} dead letters wait" if dead_letters else "no dead letters wait")
 
 
 @contextmanager

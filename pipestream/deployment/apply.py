@@ -58,7 +58,7 @@ def preview_graph(
     :param file: where the graph comes from, so that problems name their lines.
     :raises GraphInvalid: the graph breaks a rule, by itself or together with the other active graphs.
     """
-    others = _other_graphs(graph, versions)
+    others = find_other_graphs(graph, versions)
     warnings = _refuse_invalid(graph, others, settings, file)
     admin = admin or TopicAdmin(settings)
     existing = admin.existing()
@@ -180,7 +180,8 @@ def _narrow_dead_letters(
     return narrow_dead_letters(specs, {name: config.max_message_bytes for name, config in configs.items()})
 
 
-def _other_graphs(graph: Graph, versions: GraphVersions) -> list[Graph]:
+def find_other_graphs(graph: Graph, versions: GraphVersions) -> list[Graph]:
+    """Return the active versions of all other graphs."""
     others = (versions.active(graph_id) for graph_id in versions.graph_ids() if graph_id != graph.graph_id)
     return [other for other in others if other is not None]
 

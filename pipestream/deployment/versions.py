@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS graph_versions (
 CREATE TABLE IF NOT EXISTS graph_activations (
     activation bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     graph_id text NOT NULL,
-    version integer NOT NULL,
+    version integer,  -- NULL: the graph was deleted
     activated_by text NOT NULL,
     activated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     FOREIGN KEY (graph_id, version) REFERENCES graph_versions
@@ -46,6 +46,12 @@ CREATE TABLE IF NOT EXISTS graph_leftovers (
     PRIMARY KEY (graph_id, topic)
 );
 CREATE INDEX IF NOT EXISTS graph_activations_latest ON graph_activations (graph_id, activation DESC);
+-- For tables of a release that could not delete graphs. Only there: the change locks readers out for a moment.
+DO $$ BEGIN
+    IF (SELECT attnotnull FROM pg_attribute WHERE attrelid = 'graph_activations'::regclass AND attname = 'version') THEN
+        ALTER TABLE graph_activations ALTER COLUMN version DROP NOT NULL;
+    END IF;
+END $$;
 """
 
 _ACTIVE = """
@@ -81,7 +87,7 @@ class VersionConflict(TerminalError):
         self.graph_id = graph_id
         self.expected = expected
         self.active = active
-        now = f"version {active} is active now" if active else "it was never applied"
+        now = f"version {active} is active now" if active else "no version is active now"
         super().__init__(
             f"graph {graph_id}: the change starts from {f'version {expected}' if expected else 'no version'}, but "
             f"{now}; look at what changed, and apply your change to that"
@@ -101,6 +107,14 @@ class GraphVersion:
     active_since: datetime | None = None
     """When it became the active one, if it is."""
     activated_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Who deleted a graph, and when."""
+
+    deleted_by: str
+    deleted_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +183,11 @@ class GraphVersions:
         ]
 
     def latest_activation(self) -> int:
-        """Return a number that grows whenever a version of any graph becomes the active one."""
+        """Return a number that grows whenever a version of any graph becomes the active one, or a graph is deleted."""
         return int(self._rows("SELECT coalesce(max(activation), 0) FROM graph_activations", ())[0][0])
 
     def active(self, graph_id: str) -> Graph | None:
-        """Return the active version's graph, or None for a graph that was never applied."""
+        """Return the active version's graph, or None for a graph that was never applied, or was deleted."""
         rows = self._rows(
             "SELECT content FROM graph_versions WHERE graph_id = %s"
             " AND version = (SELECT version FROM graph_activations WHERE graph_id = %s"
@@ -188,8 +202,9 @@ class GraphVersions:
         It is cheap enough to ask every few seconds.
         """
         rows = self._rows(
-            "SELECT DISTINCT ON (a.graph_id) a.graph_id, v.version, v.hash FROM graph_activations a"
-            " JOIN graph_versions v USING (graph_id, version) ORDER BY a.graph_id, a.activation DESC",
+            "SELECT graph_id, v.version, v.hash FROM (SELECT DISTINCT ON (graph_id) graph_id, version"
+            " FROM graph_activations ORDER BY graph_id, activation DESC) a"
+            " JOIN graph_versions v USING (graph_id, version) ORDER BY graph_id",
             (),
         )
         return {graph_id: (version, digest) for graph_id, version, digest in rows}
@@ -233,6 +248,31 @@ class GraphVersions:
         self._make_tables()
         self._database.run(work)
         return self._version(graph_id, version)
+
+    def delete(self, graph_id: str, *, deleted_by: str, base_version: int | None = None) -> int:
+        """Leave a graph without an active version, and return the number of the last one. All its versions are kept.
+
+        :param base_version: the version that must be active now. Without it, whichever is.
+        :raises VersionMissing: none is active.
+        :raises VersionConflict: another one is; nothing was changed.
+        """
+
+        def work(connection: Connection) -> int:
+            _lock_graph(connection, graph_id)
+            _refuse_moved(connection, graph_id, base_version)
+            active = connection.execute(_ACTIVE, (graph_id,)).fetchone()
+            if active is None or active[0] is None:
+                raise VersionMissing(graph_id, "that is active")
+            _note_activation(connection, graph_id, None, deleted_by)
+            return int(active[0])
+
+        self._make_tables()
+        return self._database.run(work)
+
+    def deletion(self, graph_id: str) -> Deletion | None:
+        """Return who deleted a graph and when; None for one that has an active version, or never had one."""
+        rows = self._rows(_ACTIVE, (graph_id,))
+        return Deletion(rows[0][1], rows[0][2]) if rows and rows[0][0] is None else None
 
     def leftovers(self, graph_id: str) -> list[str]:
         """Return the topics that the graph no longer needs but that could not be retired yet, sorted."""
@@ -284,18 +324,22 @@ def _lock_graph(connection: Connection, graph_id: str) -> None:
 def _refuse_moved(connection: Connection, graph_id: str, base_version: int | None) -> None:
     if base_version is None:
         return
-    active = connection.execute(_ACTIVE, (graph_id,)).fetchone()
-    if (active[0] if active else 0) != base_version:
-        raise VersionConflict(graph_id, base_version, active[0] if active else 0)
+    found = connection.execute(_ACTIVE, (graph_id,)).fetchone()
+    active = (found[0] if found else None) or 0
+    if active != base_version:
+        raise VersionConflict(graph_id, base_version, active)
 
 
 def _activate(connection: Connection, graph_id: str, version: int, by: str) -> None:
     active = connection.execute(_ACTIVE, (graph_id,)).fetchone()
     if active is None or active[0] != version:
-        connection.execute(
-            "INSERT INTO graph_activations (graph_id, version, activated_by) VALUES (%s, %s, %s)",
-            (graph_id, version, by),
-        )
+        _note_activation(connection, graph_id, version, by)
+
+
+def _note_activation(connection: Connection, graph_id: str, version: int | None, by: str) -> None:
+    connection.execute(
+        "INSERT INTO graph_activations (graph_id, version, activated_by) VALUES (%s, %s, %s)", (graph_id, version, by)
+    )
 
 
 def find_version(settings: Settings, graph_id: str, version: int | str) -> Graph:

@@ -1,8 +1,9 @@
 """Who may do what: Airflow's own users and roles, as for the DAG of a pipeline's graph.
 
-A route that reads asks for the right to see the DAG; one that changes something, for the right to edit it, and the
-change is entered in Airflow's audit log. The DAG follows from the pipeline in the path. It is never a parameter of the
-request: whoever may edit one DAG could name it in a call that changes another one's graph.
+A route that reads asks for the right to see the DAG; one that changes something, for the right to edit it (to delete
+it, where that is the change), and the change is entered in Airflow's audit log. The DAG follows from the pipeline in
+the path. It is never a parameter of the request: whoever may edit one DAG could name it in a call that changes another
+one's graph.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Access:
         pipeline_id = request.path_params.get("pipeline_id")
         if not is_allowed(self.method, user, [pipeline_id]):
             what = f"the DAG of pipeline {pipeline_id}" if pipeline_id else "DAGs"
-            verb = "see" if self.method == "GET" else "edit"
+            verb = {"GET": "see", "DELETE": "delete"}.get(self.method, "edit")
             raise HTTPException(403, f"you may not {verb} {what}; ask an administrator of Airflow for the right")
 
 
@@ -47,12 +48,13 @@ TRIES: list[params.Depends] = [Depends(Access("PUT"))]
 """For a route that changes nothing, but runs what the caller sends: it looks up modules, evaluates conditions."""
 
 
-def writes(event: str) -> list[params.Depends]:
+def writes(event: str, method: ResourceMethod = "PUT") -> list[params.Depends]:
     """Return the dependencies of a route that changes something.
 
     :param event: what Airflow's audit log calls it.
+    :param method: the right to the DAG that it needs.
     """
-    return [Depends(Access("PUT")), Depends(action_logging(event))]
+    return [Depends(Access(method)), Depends(action_logging(event))]
 
 
 def is_allowed(method: ResourceMethod, user: Any, pipeline_ids: Iterable[str | None]) -> bool:

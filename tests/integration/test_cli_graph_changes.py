@@ -86,6 +86,8 @@ def test_a_changed_graph_is_compared_on_drained_documents_without_changing_anyth
     applied.write_text(applied.read_text().replace('startsWith("fused")', 'startsWith("b")'))
     changed = run("graph", "compare", applied, "--json").json()
     shown = run("graph", "compare", applied)
+    applied.write_text(applied.read_text().replace('startsWith("b")', 'startsWith("fused-")'))
+    untested = run("graph", "compare", applied, "--documents", "1")
 
     assert nothing_yet.code == 2
     assert "nothing was drained" in nothing_yet.err
@@ -97,7 +99,14 @@ def test_a_changed_graph_is_compared_on_drained_documents_without_changing_anyth
         "first--second": (3, 2),
         "first--fused": (1, 2),
     }
+    assert changed["conditions"] == [
+        {"edge": "first--second", "reached": 4, "true_before": 3, "true_after": 2},
+        {"edge": "first--fused", "reached": 4, "true_before": 1, "true_after": 2},
+    ]
     assert "4 records compared, 3 come out differently" in shown.out
+    assert "1 records compared, 0 come out differently" in untested.out
+    assert "condition of first--fused: 1 documents came to it, true for 1 before and 1 after" in untested.out
+    assert "the latest 1 of 4 drained offsets" in untested.err
     assert (pipeline.read(next_topic), pipeline.entries(topic), pipeline.group_offsets(topic)) == before
 
 
@@ -153,3 +162,21 @@ def test_an_unknown_version_is_reported(run, applied, unique):
 
     assert ran.code == 2
     assert f"graph {unique} has no version 9" in ran.err
+
+
+def test_a_graph_is_deleted_after_it_was_shown_what_is_left(run, applied, drained, settings, unique):
+    Pipeline(settings, applied).send(drained, ["c"])
+    started = run("graph", "delete", unique)
+    run("leases", "set", "--graph", applied, "--stopped")
+    refused = run("graph", "delete", unique, "--yes")
+    shown = run("graph", "delete", unique, "--leave-behind")
+    deleted = run("graph", "delete", unique, "--leave-behind", "--yes", "--json")
+    history = run("graph", "history", unique)
+
+    assert (started.code, "are started" in started.err) == (0, True)
+    assert (refused.code, f"records wait in {drained} (1)" in refused.err) == (2, True)
+    assert "nothing was deleted; add --yes" in shown.out
+    assert deleted.json()["waiting"][drained] == 1
+    assert "deleted the graph at" in history.err
+    assert run("graph", "delete", unique, "--yes").code == 2
+    assert run("graph", "rollback", unique, "1").code == 0

@@ -40,6 +40,14 @@ def test_versions_of_graphs_are_read_and_the_same_graph_makes_no_new_one(earlier
         assert versions.save(graph, applied_by="me").version == 1
 
 
+def test_a_graph_of_an_earlier_version_is_deleted(earlier):
+    with closing(GraphVersions(earlier)) as versions:
+        versions.delete("sample", deleted_by="me")
+
+        assert versions.active("sample") is None
+        assert [each.version for each in versions.history("sample")] == [1]
+
+
 def test_a_document_of_the_catalogue_is_still_to_be_published(earlier):
     with Catalogue(earlier) as catalogue:
         document = catalogue.find("demo", "sample-files", "doc-1")

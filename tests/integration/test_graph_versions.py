@@ -13,7 +13,7 @@ import pytest
 from pydantic import SecretStr
 
 from pipestream.deployment.active import ActiveGraphs
-from pipestream.deployment.versions import GraphVersions, VersionMissing
+from pipestream.deployment.versions import GraphVersions, VersionConflict, VersionMissing
 from pipestream.engine_server.graphs import LiveGraphs
 from pipestream.errors import DatabaseUnavailable, DatasourceContested
 from pipestream.graph.load import check_graph_text
@@ -120,6 +120,49 @@ def test_rolling_back_to_a_missing_version_changes_nothing(versions):
     with pytest.raises(VersionMissing, match="has no version 9"):
         versions.rollback("sample", 9, applied_by="bob")
     assert versions.active("sample") == FIRST
+
+
+def test_a_deleted_graph_has_no_active_version_and_keeps_all_of_them(versions, open_store):
+    versions.save(FIRST, applied_by="ann")
+    versions.save(SECOND, applied_by="ann")
+    versions.save(SERVED, applied_by="ann")
+    before = versions.latest_activation()
+
+    assert versions.delete("sample", deleted_by="bob", base_version=2) == 2
+
+    other = open_store()
+    assert (other.active("sample"), other.active("served")) == (None, SERVED)
+    assert other.active_versions().keys() == {"served"}
+    assert [(v.version, v.active) for v in other.history("sample")] == [(2, False), (1, False)]
+    assert other.latest_activation() > before, "servers look again when this number grows"
+    deletion = other.deletion("sample")
+    assert deletion is not None
+    assert deletion.deleted_by == "bob"
+    assert other.deletion("served") is None
+
+
+def test_a_deleted_graph_is_applied_again_as_one_that_has_no_version(versions):
+    versions.save(FIRST, applied_by="ann")
+    versions.delete("sample", deleted_by="bob")
+
+    with pytest.raises(VersionConflict, match="no version is active now"):
+        versions.save(SECOND, applied_by="ann", base_version=1)
+    assert versions.save(SECOND, applied_by="ann", base_version=0).version == 2
+    versions.delete("sample", deleted_by="bob")
+    assert versions.rollback("sample", 2, applied_by="ann").active
+    assert versions.deletion("sample") is None
+
+
+def test_only_the_active_version_that_the_caller_saw_is_deleted(versions):
+    versions.save(FIRST, applied_by="ann")
+    versions.save(SECOND, applied_by="ann")
+
+    with pytest.raises(VersionConflict, match="version 2 is active now"):
+        versions.delete("sample", deleted_by="bob", base_version=1)
+    assert versions.active("sample") == SECOND
+    versions.delete("sample", deleted_by="bob")
+    with pytest.raises(VersionMissing, match="that is active"):
+        versions.delete("sample", deleted_by="bob")
 
 
 def test_leftover_topics_are_remembered(versions, open_store):

@@ -25,6 +25,7 @@ EXAMPLES = [
     errors.RangeMostlyFailing("t[0] 0..99", 30, 40, "boom"),
     errors.ConditionError("a--b", "no such key"),
     errors.GraphInvalid([errors.Problem("g.yaml", 3, "edges[0].to", "unknown node", "did you mean x?")]),
+    errors.GraphInUse("g", ["it is started; stop it first"]),
     errors.ModuleFailed("it broke"),
     errors.RecordTooLarge("t", "out", 2_000, 1_000, 3),
     errors.ProcessDied(["a", "b"], 2),

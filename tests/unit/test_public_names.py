@@ -28,6 +28,7 @@ def test_the_public_names_are_these():
         "apply_graph",
         "backfill_topic",
         "declare_module",
+        "delete_graph",
         "drain_topic",
         "ingest_datasource",
         "load_graph",

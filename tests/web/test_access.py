@@ -46,6 +46,8 @@ WRITES = [
     pytest.param("PUT", "?base_version=1", "graph: another\ncluster: c\nnodes: [{id: a}]", id="another graph"),
     pytest.param("PUT", "?base_version=1", "x" * (5 * 1024 * 1024), id="a huge text"),
     pytest.param("PUT", "?base_version=1", {"graph": "json"}, id="JSON for YAML"),
+    pytest.param("DELETE", "", None, id="a deletion of no version"),
+    pytest.param("DELETE", "?base_version=99999999999999999999", None, id="a deletion of an endless version"),
     pytest.param("POST", "/rollback", {"version": 10**12, "base_version": 1}, id="an endless version"),
     pytest.param("POST", "/dead-letters/actions", {"act": "purge"}, id="an act that needs an approval"),
     pytest.param("POST", "/dead-letters/actions", {"act": "replay", "letters": ["x"]}, id="not a letter"),

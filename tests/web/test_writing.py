@@ -113,6 +113,37 @@ def test_an_edit_writes_the_graph_file_if_asked_to(web, pipeline, own_graph):
     assert "paused: true" in written
 
 
+def test_a_stopped_pipeline_is_deleted_and_created_again(web, pipeline, own_graph):
+    graph_id, text = own_graph
+    place, file = f"/pipestream/api/pipelines/{graph_id}", pipeline.graph_file.with_name(f"{graph_id}.yaml")
+    missing = web.call("DELETE", f"{place}?base_version=1")
+    web.call("POST", "/pipestream/api/pipelines?write_file=true", text)
+    pipeline.send(f"intake.{graph_id}", ["waits"])
+
+    refused = web.call("DELETE", f"{place}?base_version=1&delete_file=true")
+    web.call("PATCH", f"{place}/state", {"desired": "stopped"})
+    late = web.call("DELETE", f"{place}?base_version=7&delete_file=true&leave_behind=true")
+    kept = web.call("DELETE", f"{place}?base_version=1&leave_behind=true")
+    deleted = web.call("DELETE", f"{place}?base_version=1&delete_file=true&leave_behind=true")
+    listed = {each["id"] for each in web.get("/pipelines")["pipelines"]}
+    history = web.get(f"/pipelines/{graph_id}/history")
+
+    assert missing.status == 404
+    assert (refused.status, late.status, kept.status) == (409, 409, 409)
+    assert f"intake.{graph_id} is started" in refused.json()["detail"]
+    assert f"records wait in intake.{graph_id} (1)" in refused.json()["detail"]
+    assert f"from {file.name}" in kept.json()["detail"]
+    assert (deleted.status, deleted.json()["waiting"]) == (200, {f"intake.{graph_id}": 1})
+    assert deleted.json()["file"] == file.name
+    assert not file.exists()
+    assert graph_id not in listed
+    assert web.call("GET", place).status == 404
+    assert [(each["version"], each["active"]) for each in history] == [(1, False)]
+    assert web.call("POST", f"{place}/rollback", {"version": 1, "base_version": 0}).json()["version"] == 1
+    audit = web.call("GET", "/api/v2/eventLogs?event=pipestream_delete").json()
+    assert audit["total_entries"] >= 5
+
+
 @pytest.mark.parametrize(
     ("condition", "result", "error"),
     [

@@ -1,8 +1,11 @@
-"""Change a graph: validate, create, edit, preview, history, diff, rollback. A change names the version before it."""
+"""Change a graph: validate, create, edit, preview, history, diff, rollback, delete.
+
+A change names the version that it starts from.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any
@@ -11,7 +14,7 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Body, HTTPException, Query, Request
 
-from pipestream.api.graphs import apply_graph
+from pipestream.api.graphs import apply_graph, delete_graph
 from pipestream.deployment.apply import Applied, preview_graph
 from pipestream.errors import RequestInvalid
 from pipestream.graph.diff import Change, diff_graphs
@@ -30,6 +33,8 @@ GraphText = Annotated[bytes, Body(media_type=_YAML, description="The YAML of a g
 BaseVersion = Annotated[int, Query(ge=1, description="The version that the change starts from. Another one: 409.")]
 VersionNumber = Annotated[int, Query(ge=1, le=2**31 - 1)]
 WriteFile = Annotated[bool, Query(description="Also write the graph file, from which Airflow makes the DAG.")]
+LeaveBehind = Annotated[bool, Query(description="Delete it although records or dead letters wait. They stay.")]
+DeleteFile = Annotated[bool, Query(description="Also delete the graph file, from which Airflow makes the DAG.")]
 Force = Annotated[bool, Query(description="Delete topics that are no longer needed even if they hold unread records.")]
 
 
@@ -59,6 +64,23 @@ class AppliedGraph:
     file: str
     """The graph file that was written; empty: none."""
     warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedGraph:
+    """What deleting a graph did, and what it left."""
+
+    id: str
+    version: int
+    """The version that was the active one. All versions are kept."""
+    topics: tuple[str, ...]
+    """The graph's topics. They stay, with what they hold."""
+    waiting: Mapping[str, int]
+    """Offsets that stay undrained, by topic."""
+    dead_letters: int
+    """Dead letters that nobody has decided on."""
+    file: str
+    """The graph file that was deleted; empty: there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +169,32 @@ async def edit(
     """Apply a changed graph, if the version that the change starts from is still the active one."""
     graph = await read_text(request, text, services, pipeline_id)
     return await _apply(services, user.get_name(), graph, base_version, text if write_file else b"", force=force)
+
+
+@router.delete("/pipelines/{pipeline_id}", dependencies=writes("pipestream_delete", "DELETE"))
+async def delete(
+    pipeline_id: PipelineId,
+    base_version: BaseVersion,
+    services: ServicesDep,
+    user: GetUserDep,
+    leave_behind: LeaveBehind = False,
+    delete_file: DeleteFile = False,
+) -> DeletedGraph:
+    """Delete a pipeline that is stopped. Its topics, its ledger, its documents and its versions stay."""
+
+    def act() -> DeletedGraph:
+        done = delete_graph(
+            pipeline_id,
+            deleted_by=user.get_name(),
+            leave_behind=leave_behind,
+            delete_file=delete_file,
+            base_version=base_version,
+            settings=services.full_settings,
+        )
+        return DeletedGraph(done.graph_id, done.version, done.topics, done.waiting, done.dead_letters, done.file)
+
+    key = ("delete", pipeline_id, user.get_name(), base_version, leave_behind, delete_file)
+    return await services.actions.ask(key, act)
 
 
 @router.post("/pipelines/{pipeline_id}/preview", dependencies=TRIES)

@@ -12,7 +12,7 @@ export function History({ id, active, onChanged }) {
   const query = useQuery(path`pipelines/${id}/history`);
   const [asked, setAsked] = useState(null);
   const rollback = useAction(async (version) => {
-    await call("POST", path`pipelines/${id}/rollback`, { body: { version, base_version: active } });
+    await call("POST", path`pipelines/${id}/rollback`, { body: { version, base_version: active ?? 0 } });
     setAsked(null);
     query.reload();
     onChanged();

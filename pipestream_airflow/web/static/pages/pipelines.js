@@ -4,6 +4,7 @@ import { path, useQuery } from "../lib/api.js";
 import { count, duration, plural } from "../lib/format.js";
 import { Answer, Boundary, Failure, Figure, Figures, Page, Tag, Unavailable, pageLink, usePageState } from "../lib/parts.js";
 import { Picture } from "../lib/picture.js";
+import { DeleteButton } from "./delete.js";
 import { Editor } from "./editor.js";
 import { History } from "./history.js";
 import { LivePicture } from "./live_picture.js";
@@ -130,7 +131,7 @@ function Pipeline({ id, values, set }) {
   const pipeline = query.data?.pipeline;
   const tab = values.tab ?? "picture";
   return html`
-    <${Page} route="pipelines" title=${pipeline?.title ?? id} actions=${html`<${PipelineLinks} pipeline=${pipeline} id=${id} />`}>
+    <${Page} route="pipelines" title=${pipeline?.title ?? id} actions=${html`<${PipelineLinks} pipeline=${pipeline} id=${id} onDeleted=${() => set({ pipeline: "", tab: "", node: "", edge: "" })} />`}>
       <${Box} fontSize="sm" color="fg.muted" mt="-3" mb="3">
         <${Router.Link} to=${pageLink("pipelines")}>All pipelines<//>${" / "}${id}
       <//>
@@ -180,7 +181,7 @@ function PipelineTags({ pipeline }) {
   `;
 }
 
-function PipelineLinks({ pipeline, id }) {
+function PipelineLinks({ pipeline, id, onDeleted }) {
   const link = (to, text) => html`<${Button} as=${Router.Link} to=${to} size="xs" variant="outline">${text}<//>`;
   return html`
     <${HStack} gap="2" wrap="wrap">
@@ -189,6 +190,7 @@ function PipelineLinks({ pipeline, id }) {
       ${link(pageLink("pipeline-state", { pipeline: id }), "State")}
       ${link(pageLink("pipeline-ledger", { pipeline: id }), "Ledger")}
       ${link(pageLink("pipeline-dead-letters", { pipeline: id }), "Dead letters")}
+      ${pipeline?.version ? html`<${DeleteButton} pipeline=${pipeline} onDeleted=${onDeleted} />` : null}
     <//>
   `;
 }
