@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from pipestream.documents.segments import range_of, read_document
@@ -45,10 +46,13 @@ def fetch_documents(
         least.
     :raises StoreUnavailable: the store did not answer.
     """
-    objects = [place.key for place in places if not place.is_in_segment]
-    if len(objects) == len(places):
-        return [*store.get_many(objects, most_bytes)]
-    found = iter(store.get_many(objects, most_bytes))
+    if not any(place.is_in_segment for place in places):
+        return [*store.get_many([place.key for place in places], most_bytes)]
+    # The places say how large documents in segments are, so no object is fetched behind the place where it is enough.
+    sizes = accumulate((place.length if place.is_in_segment else 0 for place in places), initial=0)
+    before = [(place.key, size) for place, size in zip(places, sizes, strict=False) if not place.is_in_segment]
+    wanted = [(key, size) for key, size in before if most_bytes is None or size < most_bytes]
+    found = iter(store.get_many([key for key, _ in wanted], most_bytes, [size for _, size in wanted]))
     results: list[Fetched | None] = []
     size_bytes = 0
     for place in places:
@@ -58,7 +62,7 @@ def fetch_documents(
             results.append(None)
             size_bytes += place.length
         elif (data := next(found, None)) is None:
-            break  # the objects alone are enough
+            break  # it is enough before this object
         else:
             results.append(data)
             size_bytes += len(data) if isinstance(data, bytes) else 0

@@ -201,8 +201,9 @@ def _check_document_key(key: str, account_id: str) -> str:
     parts = check_key(key).split("/")
     check_key_part(account_id, "account id")
     if len(parts) < 3 or parts[0] not in _ROOTS or parts[1] != account_id:
+        *roots, last = (f"{root}/{account_id}/" for root in _ROOTS)
         raise RecordInvalid(
-            f"object_key {key!r} is not below streams/{account_id}/ or documents/{account_id}/, "
-            f"where the documents of account {account_id!r} are"
+            f"object_key {key!r} is not below {', '.join(roots)} or {last}, where the documents of account "
+            f"{account_id!r} are"
         )
     return parts[0]

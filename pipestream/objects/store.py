@@ -172,11 +172,14 @@ class ObjectStore:
             return is_same
         raise StoreUnavailable(f"{self.uri}: {key} is there when it is written and not when it is read; try again")
 
-    def get_many(self, keys: Sequence[str], most_bytes: int | None = None) -> list[bytes | DocumentMissing]:
+    def get_many(
+        self, keys: Sequence[str], most_bytes: int | None = None, other_bytes: Sequence[int] = ()
+    ) -> list[bytes | DocumentMissing]:
         """Return the objects of ``keys`` in their order, with an error in place of each that is not there.
 
         :param most_bytes: begin no further object when those so far have so many bytes. Then the result is shorter than
             ``keys``, but has one at least.
+        :param other_bytes: of each key, how many bytes count besides, of what comes before it and is not an object.
         :raises StoreUnavailable: as ``get``.
         """
         got_bytes = 0
@@ -192,7 +195,11 @@ class ObjectStore:
                 got_bytes += len(data)
             return data
 
-        return self._spread(get, keys, lambda: most_bytes is not None and got_bytes >= most_bytes)
+        def is_enough(index: int) -> bool:
+            other = other_bytes[index] if other_bytes else 0
+            return most_bytes is not None and got_bytes + other >= most_bytes
+
+        return self._spread(get, keys, is_enough)
 
     def get_range(self, wanted: ByteRange) -> bytes:
         """Return bytes of an object. If the object ends before the range does, the result is shorter, or empty.
@@ -226,23 +233,27 @@ class ObjectStore:
         self,
         work: Callable[[_Item], _Result],
         items: Sequence[_Item],
-        is_enough: Callable[[], bool] = lambda: False,
+        is_enough: Callable[[int], bool] = lambda _: False,
     ) -> list[_Result]:
         """Do work on every item, side by side; return the results in order.
 
         Each thread takes the next item by itself: a future for every item costs as much as a small request.
 
-        :param is_enough: whether to begin no further item.
+        :param is_enough: whether to begin neither the item of an index nor those behind it. The first is always begun.
         """
         if len(items) < 2:
             return [work(item) for item in items]
         results: list[_Result | None] = [None] * len(items)
         left = iter(range(len(items)))  # threads may share it: each call of next is atomic
+        ends = [len(items)]
         has_failed = False
 
         def run() -> None:
             nonlocal has_failed
-            while not (has_failed or is_enough()) and (index := next(left, None)) is not None:
+            while not has_failed and (index := next(left, None)) is not None:
+                if index and is_enough(index):
+                    ends.append(index)
+                    return
                 try:
                     results[index] = work(items[index])
                 except BaseException:
@@ -253,7 +264,7 @@ class ObjectStore:
         wait(futures)
         for future in futures:
             future.result()
-        return cast("list[_Result]", results[: next(left, len(items))])
+        return cast("list[_Result]", results[: min(ends)])
 
     def exists(self, key: str) -> bool:
         """Say whether there is an object.

@@ -18,6 +18,7 @@ from pipestream.graph.model import Datasource, Graph, Node, NodeType
 from pipestream.graph.proto import to_binary
 from pipestream.ids import derive_stream_id, record_origin
 from pipestream.kafka.records import InputRecord, OutputRecord, header
+from pipestream.modules.declare import declare_module
 from pipestream.modules.module import ModuleContext
 from pipestream.objects.ranges import ByteRange
 from pipestream.objects.store import ObjectStore
@@ -85,6 +86,7 @@ def use_broker(broker: ModelBroker) -> None:
     _origins[:] = [Origins(broker)]
 
 
+@declare_module(is_concurrent=True)
 def fail_until_healed(document: PipeDoc, context: ModuleContext) -> PipeDoc:
     """Refuse a document that has not been replayed often enough. Only its record says how often it was.
 
@@ -98,12 +100,21 @@ def fail_until_healed(document: PipeDoc, context: ModuleContext) -> PipeDoc:
 
 
 def drain_without_ledger(
-    broker: ModelBroker, settings: Settings, *, run_id: str, budget: int, sub_range_offsets: int = 0
+    broker: ModelBroker,
+    settings: Settings,
+    *,
+    run_id: str,
+    budget: int,
+    sub_range_offsets: int = 0,
+    concurrency: int = 0,
 ) -> None:
     """Drain up to ``budget`` offsets of each partition, planned by nothing but what the broker says.
 
     :param sub_range_offsets: process so many at a time, and then commit all; 0: chunk by chunk.
+    :param concurrency: of the node.
     """
+    node, *others = GRAPH.nodes
+    graph = replace(GRAPH, nodes=(replace(node, concurrency=concurrency), *others))
     runner = LocalRunner(settings, broker)
     group, identity = "without-ledger", broker.identify(TOPIC)
     for partition, marks in broker.watermarks(TOPIC, identity.partitions).items():
@@ -119,7 +130,7 @@ def drain_without_ledger(
                 run_id=run_id,
                 datasource_id="a",
                 transactional_ids=(transactional_id(group, TOPIC, partition),),
-                graph=b64encode(to_binary(GRAPH)).decode(),
+                graph=b64encode(to_binary(graph)).decode(),
             )
             if sub_range_offsets:
                 parts = cut_sub_ranges(*task.offsets[0][1:], sub_range_offsets)
@@ -143,9 +154,9 @@ class SteppingStore:
     ) -> None:
         self.store.__exit__(kind, error, trace)
 
-    def get_many(self, keys: Sequence[str], most_bytes: int | None = None) -> Any:
+    def get_many(self, keys: Sequence[str], most_bytes: int | None = None, other_bytes: Sequence[int] = ()) -> Any:
         self.step()
-        return self.store.get_many(keys, most_bytes)
+        return self.store.get_many(keys, most_bytes, other_bytes)
 
     def get_ranges(self, wanted: Sequence[ByteRange]) -> Any:
         if wanted:

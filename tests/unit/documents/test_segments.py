@@ -106,9 +106,9 @@ class CountingStore(ObjectStore):
     def __init__(self, store):
         self.inner, self.reads, self.largest_bytes = store, [], 0
 
-    def get_many(self, keys, most_bytes=None):
+    def get_many(self, keys, *limits):
         self.reads += keys
-        return self.inner.get_many(keys, most_bytes)
+        return self.inner.get_many(keys, *limits)
 
     def get_ranges(self, wanted):
         self.reads += wanted
@@ -152,6 +152,26 @@ def test_documents_in_segments_and_objects_of_their_own_are_fetched_in_their_ord
 @pytest.mark.parametrize(("most_bytes", "count"), [(1, 1), (len(DOCUMENTS[0]) + 1, 2), (10_000, 5), (None, 5)])
 def test_fetching_stops_when_it_has_enough(stored, store, most_bytes, count):
     assert fetch_documents(store, stored, most_bytes) == DOCUMENTS[:count]
+
+
+def test_objects_behind_the_place_where_it_has_enough_are_not_fetched(stored, store, monkeypatch):
+    own = [DocumentPlace(f"streams/acme/s{number}/n.pb") for number in range(1_000)]
+    store.put_many([(place.key, b"o") for place in own])
+    mixed = [place for index, each in enumerate(own) for place in (stored[index % len(stored)], each)]
+    fetched, get = [], store.get
+    monkeypatch.setattr(store, "get", lambda key: fetched.append(key) or get(key))
+
+    found, rest = [], mixed
+    while rest:
+        found.append(fetch_documents(store, rest, 10 * len(DOCUMENTS[0])))
+        rest = rest[len(found[-1]) :]
+
+    assert [each for part in found for each in part] == [
+        data for index in range(len(own)) for data in (DOCUMENTS[index % len(stored)], b"o")
+    ]
+    # A thread may have begun one more when it became enough.
+    assert len(fetched) <= len(own) + 16 * len(found)
+    assert len(found) > 50
 
 
 def test_objects_of_their_own_count_as_well_when_it_has_enough(stored, store):
