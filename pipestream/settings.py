@@ -213,7 +213,11 @@ class Settings(BaseSettings):
         60.0, gt=0, description="How long a process of a runtime: module may take until it is ready."
     )
     module_concurrency: int = Field(
-        16, ge=1, le=10_000, description="Calls of one gRPC module that a process makes at once; others wait."
+        16,
+        ge=1,
+        le=10_000,
+        description="Calls of one gRPC module that a process makes at once; others wait. A node with a higher "
+        "concurrency raises it for its module.",
     )
     module_breaker_failures: int = Field(
         2,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pipestream.drain.concurrency import map_in_order
+from pipestream.drain.concurrency import Begun, Workers
 from pipestream.drain.packing import Packer
 from pipestream.drain.range_task import RangeTask
 from pipestream.engine.carry import Carrier, RecordResult
@@ -66,8 +66,7 @@ class ChunkResult:
     @property
     def size_bytes(self) -> int:
         """Return how large the objects and the outputs are."""
-        objects = sum(len(data) for result in self._results.values() for data in result.objects.values())
-        return objects + sum(len(each.value or b"") for result in self._results.values() for each in result.outputs)
+        return sum(result.size_bytes for result in self._results.values())
 
     def take_objects(self, packer: Packer) -> list[tuple[str, bytes]]:
         """Return what to store for the outputs: segments of documents, and objects by their derived names.
@@ -193,19 +192,34 @@ class ChunkProcessor:
 
         :param patiently: repeats work that fails for a while, for no fault of the record.
         """
-        result = ChunkResult(hydrated.records)
-        if hydrated.records:
-            sizes = [len(record.value or b"") for record in hydrated.records]
-            self.carrier.services.meter.received(hydrated.records[0].topic, "kafka", sizes)
-        each = list(zip(hydrated.arrivals, hydrated.streams, strict=True))
+        if self.pool is not None:
+            return self.collect(hydrated, self.begin(hydrated, patiently, Workers(self.pool, self.width)).wait())
+        self._count_received(hydrated)
+        each = zip(hydrated.arrivals, hydrated.streams, strict=True)
+        return self.collect(hydrated, (self._carry(*one, patiently) for one in each))
+
+    def begin(
+        self, hydrated: HydratedRecords, patiently: Callable[[Callable[[], Any]], Any], workers: Workers[RecordResult]
+    ) -> Begun[RecordResult]:
+        """Begin to process hydrated records side by side. ``collect`` takes their results."""
+        self._count_received(hydrated)
 
         def carry(one: tuple[Arrival, PipeStream | PipestreamError]) -> RecordResult:
             return self._carry(*one, patiently)
 
-        done = map(carry, each) if self.pool is None else map_in_order(carry, each, self.pool, self.width)
-        for record_result in done:
-            result.put(record_result)
+        return workers.begin(carry, list(zip(hydrated.arrivals, hydrated.streams, strict=True)))
+
+    def collect(self, hydrated: HydratedRecords, results: Iterable[RecordResult]) -> ChunkResult:
+        """Return the result of a chunk, of which some records may not be wanted and have none."""
+        result = ChunkResult(hydrated.records)
+        for each in results:
+            result.put(each)
         return result
+
+    def _count_received(self, hydrated: HydratedRecords) -> None:
+        if hydrated.records:
+            sizes = [len(record.value or b"") for record in hydrated.records]
+            self.carrier.services.meter.received(hydrated.records[0].topic, "kafka", sizes)
 
     def _carry(
         self,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -29,17 +30,28 @@ class InFlight:
     def bytes(self) -> int:
         return self._bytes
 
-    def wait_for_room(self) -> bool:
-        """Wait until less than the limit is in flight; return whether there is room, or the drain ends."""
+    def wait_for_room(self, unless: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until less than the limit is in flight; return whether there is room, or the drain ends.
+
+        :param unless: who is not to wait any more, whatever is in flight. ``look_again`` makes it be asked again.
+        """
+        if self._bytes < self._limit_bytes and not self._is_closed:
+            return True  # the common case, without the lock
         with self._changed:
-            self._changed.wait_for(lambda: self._bytes < self._limit_bytes or self._is_closed)
+            self._changed.wait_for(lambda: self._bytes < self._limit_bytes or self._is_closed or unless())
             return not self._is_closed
+
+    def look_again(self) -> None:
+        """Let everybody who waits look again whether to wait."""
+        with self._changed:
+            self._changed.notify_all()
 
     def add(self, size_bytes: int) -> None:
         """Count more bytes, or fewer if it is negative."""
         with self._changed:
             self._bytes += size_bytes
-            self._changed.notify_all()
+            if size_bytes < 0:
+                self._changed.notify_all()
 
     def close(self) -> None:
         """Let nobody wait any more."""
@@ -49,16 +61,18 @@ class InFlight:
 
 
 class Ahead(Generic[Item]):
-    """Iterates over a source in a thread: one item waits to be taken while the next one is being made."""
+    """Iterates over a source in a thread: some items wait to be taken while the next one is being made."""
 
-    def __init__(self, source: Iterator[Item], stop: Callable[[], None], name: str) -> None:
+    def __init__(self, source: Iterable[Item], stop: Callable[[], None], name: str, most: int = 1) -> None:
         """
         :param stop: makes the source end soon, also while it waits.
+        :param most: how many items may wait.
         """
         self._source = source
         self._stop = stop
         self._changed = threading.Condition()
-        self._ready: list[Item] = []
+        self._most = most
+        self._ready: deque[Item] = deque()
         self._error: BaseException | None = None
         self._is_over = False
         self._is_closed = False
@@ -81,7 +95,7 @@ class Ahead(Generic[Item]):
                 self._changed.wait_for(lambda: self._ready or self._is_over)
                 if not self._ready:
                     break
-                item = self._ready.pop()
+                item = self._ready.popleft()
                 self._changed.notify_all()
             yield item
         if self._error is not None:
@@ -101,7 +115,7 @@ class Ahead(Generic[Item]):
 
     def _offer(self, item: Item) -> bool:
         with self._changed:
-            self._changed.wait_for(lambda: not self._ready or self._is_closed)
+            self._changed.wait_for(lambda: len(self._ready) < self._most or self._is_closed)
             if not self._is_closed:
                 self._ready.append(item)
                 self._changed.notify_all()

@@ -140,7 +140,7 @@ def open_task(
             wanted = fused_with(version.graph, task.node_id) if processes else ()
             opened = open_services(version, settings, wanted, store)
         nodes = fused_with(version.graph, task.node_id) if processes else ()
-        services = limit_calls(stack.enter_context(opened), version.graph, nodes, settings)
+        services = limit_calls(stack.enter_context(opened), version.graph, nodes)
         width = widest(version.graph, nodes)
         pool = stack.enter_context(ThreadPoolExecutor(width, "process")) if width > 1 else None
         processor = chunk_processor(task, version.graph, services, store, settings, pool, width)

@@ -45,6 +45,11 @@ class RecordResult:
     is_given_up: bool = False
     """Whether it was not processed (to its end) but put aside; see ``Carrier.give_up``."""
 
+    @property
+    def size_bytes(self) -> int:
+        """Return how large the objects and the outputs are."""
+        return sum(map(len, self.objects.values())) + sum(len(each.value or b"") for each in self.outputs)
+
     def add(self, output: Output) -> None:
         """Add an output of one of its documents."""
         if output.document_key:

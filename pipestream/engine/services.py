@@ -12,6 +12,7 @@ from pipestream.engine.graph_conditions import Conditions, compile_conditions
 from pipestream.engine.process import Services
 from pipestream.engine.progress import GatewayProgress
 from pipestream.errors import DocumentMissing, GraphInvalid, Problem
+from pipestream.graph.model import Node
 from pipestream.graph.proto import BuiltGraph
 from pipestream.modules.resolve import resolve_module
 from pipestream.modules.transports import EdgeTransport, open_transport
@@ -54,8 +55,8 @@ def open_services(
     with ExitStack() as stack:
         stack.callback(flush_spans)
         modules = {
-            spec: stack.enter_context(closing(resolve_module(spec, context)))
-            for spec in dict.fromkeys(node.module for node in nodes if not node.engine)
+            spec: stack.enter_context(closing(resolve_module(spec, _allowing(widest, settings))))
+            for spec, widest in _widest_of_modules(nodes).items()
         }
         engines = {
             target: stack.enter_context(
@@ -82,6 +83,22 @@ def open_services(
             module_wait_s=settings.module_wait_s,
             progress=stack.enter_context(closing(GatewayProgress(gateway))) if gateway else None,
         )
+
+
+def _widest_of_modules(nodes: Sequence[Node]) -> dict[str, int]:
+    """Return the modules of some nodes, each with the most calls at once that one of its nodes asks for."""
+    widest: dict[str, int] = {}
+    for node in nodes:
+        if not node.engine:
+            widest[node.module] = max(widest.get(node.module, 1), node.concurrency)
+    return widest
+
+
+def _allowing(calls: int, settings: Settings) -> PluginContext:
+    """Return the context of a module that may be called so often at once: a node's own value wins over the setting."""
+    if calls <= settings.module_concurrency:
+        return PluginContext(settings)
+    return PluginContext(settings.model_copy(update={"module_concurrency": calls}))
 
 
 class _LazyStore:

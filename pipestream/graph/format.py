@@ -186,7 +186,7 @@ NODE = Section(
         Field("visible_to", Texts(), "restricted: the clusters that may send here."),
         Field("timeout_s", Number(0, DAY_S), "How long the module may take for one document."),
         Field("concurrency", Whole(1, MAX_CONCURRENCY),
-              "Documents of a chunk that a drain gives the module at once, for modules that wait. A Python function "
+              "Documents that a drain gives the module at once, for modules that wait. A Python function "
               "has to declare that it allows this."),
         Field("storage", Choice(STORAGES),
               "How drains store the documents that leave the node for another one. objects: one object each (default); "

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import grpc
@@ -36,20 +36,50 @@ class ConnectionLimits:
     """How a module is called."""
 
     concurrency: int = 16
+    """Calls that the process makes at once. Of several users, the one that allows most counts."""
     breaker_failures: int = 2
     breaker_pause_s: float = 0.5
     answer_s: float = 5.0
 
 
+class _Slots:
+    """So many callers at once; the others wait. How many, may change while they do."""
+
+    def __init__(self) -> None:
+        self.limit = 0
+        self._taken = 0
+        self._changed = threading.Condition()
+
+    def allow(self, limit: int) -> None:
+        with self._changed:
+            self.limit = limit
+            self._changed.notify_all()
+
+    def acquire(self, timeout_s: float) -> bool:
+        """Wait for a slot and take it; return whether there was one in time."""
+        with self._changed:
+            if self._taken >= self.limit and not self._changed.wait_for(
+                lambda: self._taken < self.limit, min(timeout_s, threading.TIMEOUT_MAX)
+            ):
+                return False
+            self._taken += 1
+            return True
+
+    def release(self) -> None:
+        with self._changed:
+            self._taken -= 1
+            self._changed.notify()
+
+
 class Connection:
-    """A connection to the module at ``target``. Safe for several threads."""
+    """A connection to the module at ``target``. Safe for several threads. Nobody may call before ``allow_calls``."""
 
     def __init__(self, target: str, security: ChannelSecurity, limits: ConnectionLimits) -> None:
         self.name = f"grpc:{target}"
         self._limits = limits
         self._channel = open_channel(target, security)
         self.stub: Any = PipeStepProcessorServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self._slots = threading.BoundedSemaphore(limits.concurrency)
+        self._slots = _Slots()
         self._breaker = CircuitBreaker(self.name, limits.breaker_failures, limits.breaker_pause_s, self._probe)
         self._watch = HealthWatch(self._channel, self.name, self._health_changed)
         self._watch_lock = threading.Lock()
@@ -64,6 +94,10 @@ class Connection:
             self._is_watched = True  # so that it is not started any more
             self._watch.close()
         self._channel.close()
+
+    def allow_calls(self, concurrency: int) -> None:
+        """Let so many calls be made at once."""
+        self._slots.allow(concurrency)
 
     def call(self, make: Callable[[float], _Answer], context: ModuleContext) -> _Answer:
         """Make a call and return its answer.
@@ -81,9 +115,9 @@ class Connection:
         self._await_module(context)
         timeout_s = min(context.timeout_s, _left_s(context))
         begun = time.monotonic()
-        if not self._slots.acquire(timeout=timeout_s):
+        if not self._slots.acquire(timeout_s):
             raise ModuleUnavailable(
-                f"{self.name}: {self._limits.concurrency} other calls of this process did not end within "
+                f"{self.name}: {self._slots.limit} other calls of this process did not end within "
                 f"{timeout_s:g} s; see the setting module_concurrency",
                 error_type="RESOURCE_EXHAUSTED",
             )
@@ -189,7 +223,8 @@ def _left_s(context: ModuleContext) -> float:
 @dataclass(slots=True)
 class _Shared:
     connection: Connection
-    users: int = 0
+    concurrency: list[int] = field(default_factory=list)
+    """Of each user: how many calls it allows at once."""
 
 
 # By process, since a forked child cannot use the connections of its parent.
@@ -203,13 +238,17 @@ class SharedConnection:
     def __init__(
         self, target: str, security: ChannelSecurity | None = None, limits: ConnectionLimits | None = None
     ) -> None:
-        self._key = (os.getpid(), target, security or ChannelSecurity(), limits or ConnectionLimits())
+        limits = limits or ConnectionLimits()
+        self._concurrency = limits.concurrency
+        # Users that differ in their concurrency alone share the connection, or each would have a breaker of its own.
+        self._key = (os.getpid(), target, security or ChannelSecurity(), replace(limits, concurrency=0))
         self._is_closed = False
         with _lock:
             shared = _open.get(self._key)
             if shared is None:
                 shared = _open[self._key] = _Shared(Connection(*self._key[1:]))
-            shared.users += 1
+            shared.concurrency.append(self._concurrency)
+            shared.connection.allow_calls(max(shared.concurrency))
         self.connection = shared.connection
 
     def close(self) -> None:
@@ -218,8 +257,9 @@ class SharedConnection:
                 return
             self._is_closed = True
             shared = _open[self._key]
-            shared.users -= 1
-            if shared.users:
+            shared.concurrency.remove(self._concurrency)
+            if shared.concurrency:
+                shared.connection.allow_calls(max(shared.concurrency))
                 return
             del _open[self._key]
         shared.connection.close()

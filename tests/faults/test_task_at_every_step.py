@@ -33,9 +33,13 @@ from pipestream_testing.turns import Crash, Turns
 
 HEALTHY, POISON = 0, 99
 TO_THE_END = 10_000
-# How many offsets a sub-range has; and more steps than a drain takes, which the tests make sure of.
-WHOLE, CUT = 0, 2
-WAYS = [("a task", WHOLE, WHOLE, 60), ("a drain in sub-ranges", CUT, CUT, 100)]
+WHOLE, CUT, SIDE_BY_SIDE = {}, {"sub_range_offsets": 2}, {"concurrency": 2}
+# Each with more steps than the drain takes, which the tests make sure of.
+WAYS = [
+    ("a task", WHOLE, WHOLE, 60),
+    ("a task that processes side by side", SIDE_BY_SIDE, SIDE_BY_SIDE, 60),
+    ("a drain in sub-ranges", CUT, CUT, 100),
+]
 MIXED = [
     ("a drain in sub-ranges, then a task", CUT, WHOLE, 100),
     ("a task, then a drain in sub-ranges", WHOLE, CUT, 60),
@@ -57,14 +61,14 @@ class World:
         self.settings = Settings(store_uri=f"file://{folder}", chunk_records=2, failing_share=1.0)
         self.runs = count()
 
-    def drain(self, sub_range_offsets=0):
+    def drain(self, way):
         return partial(
             drain_without_ledger,
             self.broker,
             self.settings,
             run_id=f"{LIVE}-{next(self.runs)}",
             budget=100,
-            sub_range_offsets=sub_range_offsets,
+            **way,
         )
 
     def check(self, rounds, title):

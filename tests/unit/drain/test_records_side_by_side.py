@@ -86,7 +86,7 @@ def process(store):
         nodes = fused_with(graph, "a")
         width = widest(graph, nodes)
         with open_services(built(graph), settings, nodes, store) as opened, ThreadPoolExecutor(width) as pool:
-            services = limit_calls(opened, graph, nodes, settings)
+            services = limit_calls(opened, graph, nodes)
             return chunk_processor(task, graph, services, store, settings, pool, width).process(records)
 
     return run
@@ -113,6 +113,21 @@ def test_a_grpc_module_gets_documents_side_by_side_and_one_that_fails_stays_alon
     assert ids(result) == [f"d{number:02}" for number in range(24)]
     assert [output.topic for output in result.outputs].index("dlq.intake.s") == 13
     assert (result.failed, result.tally(0).records, result.tally(0).dead_letters) == (1, 24, 1)
+
+
+def test_the_concurrency_of_a_node_wins_over_the_setting_for_its_module(process):
+    meeting = Together(8)
+
+    def handle(request, _context):
+        meeting.meet()
+        return GrpcModuleServer.answer(request.document)
+
+    with GrpcModuleServer(handle) as server:
+        graph = graph_of(server.spec).require()
+        result = process(graph, [record_of(number) for number in range(24)], Settings(module_concurrency=2))
+
+    assert meeting.most == 8
+    assert (result.failed, ids(result)) == (0, [f"d{number:02}" for number in range(24)])
 
 
 def test_a_call_that_fails_for_a_moment_is_tried_again_by_itself(process):

@@ -208,6 +208,29 @@ def test_a_process_makes_no_more_calls_at_once_than_the_setting_says(open_module
     assert most == [2]
 
 
+def test_of_those_who_share_a_connection_the_one_that_allows_most_calls_decides(open_module):
+    released, lock, inside = threading.Event(), threading.Lock(), []
+
+    def hold(request, call):
+        with lock:
+            inside.append(request.document.doc_id)
+        released.wait(60)
+        return GrpcModuleServer.answer(request.document)
+
+    with GrpcModuleServer(hold) as server:
+        narrow, wide = open_module(server.spec, module_concurrency=1), open_module(server.spec, module_concurrency=3)
+        threads = [threading.Thread(target=narrow.process, args=(DOCUMENT, context())) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: len(inside) == 3)
+        wide.close()
+        with pytest.raises(ModuleUnavailable, match="1 other calls"):
+            narrow.process(DOCUMENT, context(timeout_s=0.1))
+        released.set()
+        for thread in threads:
+            thread.join(60)
+
+
 def test_a_call_that_gets_no_slot_in_time_is_worth_a_retry(open_module):
     released, began = threading.Event(), threading.Event()
 
