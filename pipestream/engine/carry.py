@@ -67,7 +67,7 @@ class RecordResult:
         """
         output = self.outputs[index]
         value = (output.value or b"") + PipeStream(document_ref=reference).SerializeToString()
-        self.outputs[index] = replace(output, value=value)
+        self.outputs[index] = output._replace(value=value)
 
     def move_objects(self, taken: Collection[str]) -> dict[str, bytes]:
         """Give objects names that tell their content, let the outputs refer to those, and return what to store.
@@ -216,4 +216,4 @@ def _with_trace(output: OutputRecord, traceparent: str) -> OutputRecord:
     """Add a trace to a record. A dead letter keeps the headers of its record, and so the trace that it came with."""
     if header(output.headers, TRACEPARENT) is not None:
         return output
-    return replace(output, headers=(*output.headers, (TRACEPARENT, traceparent.encode())))
+    return output._replace(headers=(*output.headers, (TRACEPARENT, traceparent.encode())))

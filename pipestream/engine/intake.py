@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -39,8 +40,7 @@ class Entrance:
         return not self.datasource_id and not self.is_live
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """One record that arrives, and what a derived id is made of.
 
     An engine without a topic gives the record that a replay would send: its topic, with partition and offset -1.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pipestream.documents.identity import prepare
@@ -37,7 +36,7 @@ async def refer_to_stored(results: Sequence[RecordResult], stream: PipeStream, s
             if result.objects.get(own) == original:
                 del result.objects[own]
                 left.document_ref.object_key = key
-                result.outputs[index] = replace(output, value=left.SerializeToString(deterministic=True))
+                result.outputs[index] = output._replace(value=left.SerializeToString(deterministic=True))
 
 
 def _find_stored(stream: PipeStream, source: Datasource, desk: Desk) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 from confluent_kafka import Consumer, Message, TopicPartition
@@ -42,7 +43,9 @@ def to_records(messages: Sequence[Message]) -> list[InputRecord]:
     times = (time_ms for _, time_ms in map(Message.timestamp, raw))
     headers = (tuple(found) if found else () for found in map(Message.headers, raw))
     plain = (map(column, raw) for column in (Message.topic, Message.partition, Message.offset))
-    return list(map(InputRecord, *plain, times, map(Message.key, raw), map(Message.value, raw), headers))
+    columns = zip(*plain, times, map(Message.key, raw), map(Message.value, raw), headers, strict=True)
+    # In C throughout: InputRecord's own constructor is Python.
+    return list(map(tuple.__new__, repeat(InputRecord), columns))
 
 
 def fetch(consumer: Consumer, most: int, timeout_s: float) -> list[Message]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Partition = tuple[str, int]
 """A topic and a partition's number."""
@@ -44,8 +45,11 @@ class Watermarks:
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class InputRecord:
+# The two below are named tuples, since one of each is made for every record: that takes a third of the time that a
+# frozen dataclass takes.
+
+
+class InputRecord(NamedTuple):
     """One record as it was read."""
 
     topic: str
@@ -57,8 +61,7 @@ class InputRecord:
     headers: Headers = ()
 
 
-@dataclass(frozen=True, slots=True)
-class OutputRecord:
+class OutputRecord(NamedTuple):
     """One record to be sent in a transaction."""
 
     topic: str
@@ -71,8 +74,10 @@ class OutputRecord:
     @property
     def size_bytes(self) -> int:
         """How large it is before it is compressed, but for a few bytes of Kafka's own."""
-        headers = sum(len(name.encode()) + len(value or b"") for name, value in self.headers)
-        return len(self.key or b"") + len(self.value or b"") + headers
+        size_bytes = len(self.key or b"") + len(self.value or b"")
+        for name, value in self.headers:
+            size_bytes += len(name.encode()) + len(value or b"")
+        return size_bytes
 
 
 def header(headers: Sequence[tuple[str, bytes | None]], name: str) -> str | None:

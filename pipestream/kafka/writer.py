@@ -236,13 +236,9 @@ class TransactionalWriter:
         partition = PARTITION_OF_KEY if output.partition is None else output.partition
         while True:
             try:
+                # By position as far as possible: the client takes longer to find arguments by name.
                 self._producer.produce(
-                    output.topic,
-                    value=output.value,
-                    key=output.key,
-                    partition=partition,
-                    headers=headers,
-                    on_delivery=self._note_delivery,
+                    output.topic, output.value, output.key, partition, self._note_delivery, headers=headers
                 )
             except BufferError:
                 # The local queue is full. Deliveries empty it, or they time out and the commit says why.
