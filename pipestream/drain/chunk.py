@@ -9,8 +9,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from pipestream.drain.concurrency import Begun, Workers
@@ -19,6 +20,7 @@ from pipestream.drain.range_task import RangeTask
 from pipestream.engine.carry import Carrier, RecordResult
 from pipestream.engine.dead_letter_record import FOR_GRAPH
 from pipestream.engine.intake import Arrival, Entrance, take_in, take_in_some
+from pipestream.engine.passing import Passage, find_passage
 from pipestream.engine.process import Services
 from pipestream.errors import ModuleDown, PipestreamError, TransientError
 from pipestream.graph.model import Graph
@@ -27,6 +29,7 @@ from pipestream.kafka.records import InputRecord, OutputRecord, header
 from pipestream.ledger.entries import Tally
 from pipestream.objects.store import ObjectStore
 from pipestream.settings import Settings
+from pipestream.telemetry.meter import GatheringMeter
 from pipestream.wire import PipeStream
 
 log = logging.getLogger(__name__)
@@ -37,7 +40,7 @@ class ChunkResult:
 
     def __init__(self, records: Iterable[InputRecord] = ()) -> None:
         """Start with an empty result for each record: a backfill skips those that it does not want."""
-        self._results = {_place(record): RecordResult(record) for record in records}
+        self._results = {(each.partition, each.offset): RecordResult(each) for each in records}
 
     def __len__(self) -> int:
         return len(self._results)
@@ -47,7 +50,8 @@ class ChunkResult:
 
     def put(self, result: RecordResult) -> None:
         """Replace the result of a record."""
-        self._results[_place(result.record)] = result
+        record = result.record
+        self._results[record.partition, record.offset] = result
 
     def add(self, later: ChunkResult, start: int) -> None:
         """Add the results of a later chunk of one partition, of the records from an offset on."""
@@ -66,7 +70,7 @@ class ChunkResult:
     @property
     def size_bytes(self) -> int:
         """Return how large the objects and the outputs are."""
-        return sum(result.size_bytes for result in self._results.values())
+        return sum([result.size_bytes for result in self._results.values()])
 
     def take_objects(self, packer: Packer) -> list[tuple[str, bytes]]:
         """Return what to store for the outputs: segments of documents, and objects by their derived names.
@@ -85,7 +89,7 @@ class ChunkResult:
     @property
     def failed(self) -> int:
         """How many records had a document that failed."""
-        return sum(result.error is not None for result in self._results.values())
+        return sum([result.error is not None for result in self._results.values()])
 
     @property
     def last_error(self) -> str:
@@ -106,13 +110,9 @@ class ChunkResult:
     def tally(self, partition: int) -> Tally:
         """Return what became of a partition's records: each partition's range has an entry of its own."""
         results = [result for result in self._results.values() if result.record.partition == partition]
-        sent = Counter(name for result in results for name in result.sent)
-        decisions = Counter(name for result in results for name in result.decisions)
-        return Tally(len(results), dict(sent), sum(result.dead_letters for result in results), dict(decisions))
-
-
-def _place(record: InputRecord) -> tuple[int, int]:
-    return record.partition, record.offset
+        sent = Counter(chain.from_iterable([result.sent for result in results]))
+        decisions = Counter(chain.from_iterable([result.decisions for result in results]))
+        return Tally(len(results), dict(sent), sum([result.dead_letters for result in results]), dict(decisions))
 
 
 def chunk_processor(
@@ -176,13 +176,14 @@ class ChunkProcessor:
         :param most_bytes: stop when the fetched documents have so many. Then there are fewer records in the result, and
             at least one.
         """
-        arrivals = [self._arrival(record) for record in records if self._is_wanted(record)]
+        wants_all = not self.doc_ids and not any(record.headers for record in records)
+        arrivals = [self._arrival(record) for record in records if wants_all or self._is_wanted(record)]
         with self.carrier.services.meter.timed("hydrate"):
             taken = take_in_some(arrivals, self.entrance, self.store, most_bytes)
         if len(taken.streams) < len(arrivals):
             # The rest begins with the first record whose document was not fetched.
             records = records[: records.index(arrivals[len(taken.streams)].record)]
-        size_bytes = taken.fetched_bytes + sum(len(record.value or b"") for record in records)
+        size_bytes = taken.fetched_bytes + sum([len(record.value or b"") for record in records])
         return HydratedRecords(records, arrivals[: len(taken.streams)], taken.streams, size_bytes)
 
     def carry(
@@ -195,8 +196,16 @@ class ChunkProcessor:
         if self.pool is not None:
             return self.collect(hydrated, self.begin(hydrated, patiently, Workers(self.pool, self.width)).wait())
         self._count_received(hydrated)
+        services = self.carrier.services
+        meter = GatheringMeter(services.meter)
+        carrier = replace(self.carrier, services=replace(services, meter=meter))
+        passage = find_passage(self.entrance, carrier.services)
         each = zip(hydrated.arrivals, hydrated.streams, strict=True)
-        return self.collect(hydrated, (self._carry(*one, patiently) for one in each))
+        results = (self._pass_on(*one, passage) or self._carry(*one, carrier, patiently) for one in each)
+        try:
+            return self.collect(hydrated, results)
+        finally:
+            meter.flush()
 
     def begin(
         self, hydrated: HydratedRecords, patiently: Callable[[Callable[[], Any]], Any], workers: Workers[RecordResult]
@@ -205,13 +214,13 @@ class ChunkProcessor:
         self._count_received(hydrated)
 
         def carry(one: tuple[Arrival, PipeStream | PipestreamError]) -> RecordResult:
-            return self._carry(*one, patiently)
+            return self._carry(*one, self.carrier, patiently)
 
         return workers.begin(carry, list(zip(hydrated.arrivals, hydrated.streams, strict=True)))
 
     def collect(self, hydrated: HydratedRecords, results: Iterable[RecordResult]) -> ChunkResult:
-        """Return the result of a chunk, of which some records may not be wanted and have none."""
-        result = ChunkResult(hydrated.records)
+        """Return the result of a chunk, of which some records may not be wanted and have an empty one."""
+        result = ChunkResult(hydrated.records if len(hydrated.arrivals) < len(hydrated.records) else ())
         for each in results:
             result.put(each)
         return result
@@ -221,14 +230,27 @@ class ChunkProcessor:
             sizes = [len(record.value or b"") for record in hydrated.records]
             self.carrier.services.meter.received(hydrated.records[0].topic, "kafka", sizes)
 
+    def _pass_on(
+        self, arrival: Arrival, stream: PipeStream | PipestreamError, passage: Passage | None
+    ) -> RecordResult | None:
+        if passage is None or isinstance(stream, PipestreamError):
+            return None
+        try:
+            return passage.pass_on(arrival.record, stream)
+        except Exception:
+            # As in ``follow``, a bug must not stop the records behind this one. The stream may have changed by now.
+            log.exception("%s offset %d could not be passed on", arrival.record.topic, arrival.record.offset)
+            return self.process_one(arrival.record)
+
     def _carry(
         self,
         arrival: Arrival,
         stream: PipeStream | PipestreamError,
+        carrier: Carrier,
         patiently: Callable[[Callable[[], Any]], Any],
     ) -> RecordResult:
         try:
-            return self.carrier.carry(arrival, stream)
+            return carrier.carry(arrival, stream)
         except ModuleDown:
             raise  # its calls have waited already
         except TransientError as error:

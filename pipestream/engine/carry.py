@@ -6,7 +6,7 @@ Nothing is sent or stored here: the caller stores the objects, then sends the re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from pipestream.documents.references import content_key
@@ -20,7 +20,7 @@ from pipestream.settings import Settings
 from pipestream.telemetry.tracing import TRACEPARENT, header_of, is_traced, record_error, span, trace_id_of
 from pipestream.wire import DocumentReference, PipeStream
 
-_MESSAGE_TYPES = {Outcome.EDGE: "routing", Outcome.HAPPY_END: "happy_end", Outcome.ERROR_END: "error_end"}
+MESSAGE_TYPES = {Outcome.EDGE: "routing", Outcome.HAPPY_END: "happy_end", Outcome.ERROR_END: "error_end"}
 
 
 @dataclass(slots=True)
@@ -31,9 +31,9 @@ class RecordResult:
     outputs: list[OutputRecord] = field(default_factory=list)
     objects: dict[str, bytes] = field(default_factory=dict)
     """To be stored before the outputs are sent, which refer to them."""
-    sent: list[str] = field(default_factory=list)
+    sent: Sequence[str] = ()
     """The ways its documents went, by the names the ledger counts them under."""
-    decisions: list[str] = field(default_factory=list)
+    decisions: Sequence[str] = ()
     """What conditions decided, by the names the ledger counts it under."""
     dead_letters: int = 0
     error: PipestreamError | None = None
@@ -48,7 +48,7 @@ class RecordResult:
     @property
     def size_bytes(self) -> int:
         """Return how large the objects and the outputs are."""
-        return sum(map(len, self.objects.values())) + sum(len(each.value or b"") for each in self.outputs)
+        return sum(map(len, self.objects.values())) + sum([len(each.value or b"") for each in self.outputs])
 
     def add(self, output: Output) -> None:
         """Add an output of one of its documents."""
@@ -148,9 +148,11 @@ class Carrier:
             self.services.meter.ended(succeeded=False)
             return result
         hops = stream.hop_count
+        decisions: list[str] = []
         emissions = follow(
-            stream, self.entrance.graph, self.services, self.settings, deadline=deadline, decisions=result.decisions
+            stream, self.entrance.graph, self.services, self.settings, deadline=deadline, decisions=decisions
         )
+        result.decisions = tuple(decisions)
         for emission in emissions:
             seen(emission)
             # A failed stream keeps the hops it came with, so only one that failed at the record's own node
@@ -202,13 +204,13 @@ class Carrier:
             if emission.error is not None:
                 self.services.meter.dead_letter(emission.node_id, emission.error)
             return
-        result.sent.append(emission.counted_as)
+        result.sent = (*result.sent, emission.counted_as)
         if emission.outcome is not Outcome.HANDED_OVER:
             output = output_of(emission, self.entrance.graph)
             result.add(output)
             edge_id = emission.edge.edge_id if emission.edge else ""
             self.services.meter.sent(
-                output.record.topic, _MESSAGE_TYPES[emission.outcome], edge_id, output.record.size_bytes
+                output.record.topic, MESSAGE_TYPES[emission.outcome], edge_id, [output.record.size_bytes]
             )
 
 

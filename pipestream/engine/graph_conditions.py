@@ -8,7 +8,7 @@ from pipestream.routing.conditions import problems_of
 from pipestream.routing.engine import VARIABLES, Bind, EvaluationError, Program, open_engine
 from pipestream.routing.engine import Activation as EngineActivation
 from pipestream.routing.problems import with_caret
-from pipestream.routing.quick import Quick, quick_program
+from pipestream.routing.quick import Quick, quick_program, reads_stream
 from pipestream.routing.syntax import Expr, parse
 from pipestream.wire import PipeDoc, PipeStream
 
@@ -39,6 +39,7 @@ class Conditions:
         expressions: list[Expr] = []
         self._programs: dict[str, Program] = {}
         self._quick: dict[str, Quick] = {}
+        self._of_document: dict[str, Quick] = {}
         texts = [edge.condition for edge in graph.edges]
         texts += [text for node in graph.nodes for text in node.filters]
         for text in texts:
@@ -47,6 +48,8 @@ class Conditions:
             expr = parse(text)
             if (quick := quick_program(expr, VARIABLES)) is not None:
                 self._quick[text] = quick
+                if not reads_stream(expr):
+                    self._of_document[text] = quick
             else:
                 self._programs[text] = opened.compile(text)
                 expressions.append(expr)
@@ -72,6 +75,19 @@ class Conditions:
         :raises ConditionError: a condition failed on this document.
         """
         return [edge for edge in self._edges_from.get(node_id, ()) if self.matches(edge, activation)]
+
+    def ways_of_documents(self, node_id: str) -> list[tuple[Edge, Quick | None]] | None:
+        """Return the edges out of a node, each with its condition; None in place of a condition that always holds.
+
+        Only where documents alone decide, and no condition can fail on one. Otherwise there is no list.
+        """
+        ways: list[tuple[Edge, Quick | None]] = []
+        for edge in self._edges_from.get(node_id, ()):
+            quick = self._of_document.get(edge.condition)
+            if quick is None and edge.condition.strip():
+                return None
+            ways.append((edge, quick))
+        return ways
 
     def passes_filters(self, node: Node, activation: Activation) -> bool:
         """Whether all filters of a node hold.

@@ -100,6 +100,35 @@ def record_failure(
     failed.metadata.stream_error.CopyFrom(reason)
 
 
+class PassRecorder:
+    """Records the hop of documents that pass a node as they are. It is for one thread.
+
+    As ``record_hop`` does, but the stream is changed in place, and what is the same for all documents is written once.
+    """
+
+    def __init__(self, node: Node, graph: Graph, services: Services) -> None:
+        self._node_id = node.node_id
+        nothing = PipeStream(current_node_id=node.node_id)
+        self._hop = _add_hop(nothing, nothing, graph, services, HopStatus.SUCCESS, 0)
+        self._start, self._end = self._hop.start_time, self._hop.end_time
+
+    def record(self, stream: PipeStream, now: float) -> None:
+        """Turn a stream that arrives at the node into the one that leaves it."""
+        hop, metadata = self._hop, stream.metadata
+        hop.hop_number = stream.hop_count = stream.hop_count + 1
+        hop.stream_id = stream.stream_id
+        document_id = stream.document.doc_id
+        if document_id:
+            hop.document_id = document_id
+        else:
+            hop.ClearField("document_id")
+        _set_time(self._start, now)
+        _set_time(self._end, now)
+        stream.processing_path.append(self._node_id)
+        metadata.history.append(hop)
+        metadata.last_processed_at.CopyFrom(self._end)
+
+
 def _add_hop(
     to: PipeStream, at: PipeStream, graph: Graph, services: Services, status: HopStatus, now: float
 ) -> StepExecutionRecord:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -166,7 +167,8 @@ def admit(stream: PipeStream, entrance: Entrance, origin: str) -> DocumentPlace 
     :return: where its document is; None if that is inline.
     :raises RecordInvalid, IdInvalid: it cannot enter here.
     """
-    if stream.WhichOneof("document_payload") is None:
+    payload = stream.WhichOneof("document_payload")
+    if payload is None:
         raise RecordInvalid("the stream has neither a document nor a reference to one")
     if entrance.datasource_id:
         stream.current_node_id = entrance.node_id
@@ -176,14 +178,20 @@ def admit(stream: PipeStream, entrance: Entrance, origin: str) -> DocumentPlace 
     elif stream.current_node_id != entrance.node_id:
         raise RecordInvalid(f"the stream is on its way to {stream.current_node_id!r}, not to {entrance.node_id!r}")
     # Before the identity changes: a reference without a key follows from the one that the stream came with.
-    place = None if stream.HasField("document") else place_of(stream)
+    place = None if payload == "document" else place_of(stream)
     if entrance.datasource_id:
         _enter_graph(stream, entrance, origin)
     else:
         enter_lane(stream, entrance)
-    check_key_part(stream.metadata.account_id, "account id")
-    check_key_part(stream.stream_id, "stream id")
+        check_key_part(stream.stream_id, "stream id")  # one that is derived can always be in a key
+    _check_account(stream.metadata.account_id)
     return place
+
+
+# Few accounts have all the streams.
+@lru_cache(maxsize=1_024)
+def _check_account(account_id: str) -> None:
+    check_key_part(account_id, "account id")
 
 
 def settle_account(stream: PipeStream, entrance: Entrance) -> None:
@@ -194,7 +202,8 @@ def settle_account(stream: PipeStream, entrance: Entrance) -> None:
     :raises RecordInvalid: it names another account.
     """
     datasource = entrance.graph.datasource_by_id[entrance.datasource_id]
-    for account_id in (stream.metadata.account_id, stream.document_ref.account_id):
+    referred = stream.document_ref.account_id if stream.HasField("document_ref") else ""
+    for account_id in (stream.metadata.account_id, referred):
         if account_id not in ("", datasource.account_id):
             raise RecordInvalid(
                 f"the record belongs to account {account_id!r}, but datasource {datasource.datasource_id} "
@@ -216,9 +225,10 @@ def _enter_graph(stream: PipeStream, entrance: Entrance, origin: str) -> None:
     stream.stream_id = derive_stream_id(entrance.lane, origin)
     stream.cluster_id = entrance.graph.cluster_id
     stream.hop_count = 0
-    stream.metadata.datasource_id = entrance.datasource_id
-    stream.metadata.entry_node_id = entrance.node_id
-    stream.metadata.graph_id = entrance.graph.graph_id
+    metadata = stream.metadata
+    metadata.datasource_id = entrance.datasource_id
+    metadata.entry_node_id = entrance.node_id
+    metadata.graph_id = entrance.graph.graph_id
 
 
 def _read_document(stream: PipeStream, place: DocumentPlace, data: Fetched) -> int:

@@ -15,7 +15,7 @@ from pipestream.engine.intake import Arrival, Entrance, decode_stream, enter_lan
 from pipestream.engine.process import Emission, Outcome
 from pipestream.errors import IdInvalid, RecordInvalid
 from pipestream.graph.flow import destination_of, letter_topic
-from pipestream.graph.model import Graph, Node
+from pipestream.graph.model import Datasource, Edge, Graph, Node
 from pipestream.ids import derive_stream_id
 from pipestream.kafka.records import OutputRecord
 from pipestream.topic_names import node_topic
@@ -50,11 +50,16 @@ def output_of(emission: Emission, graph: Graph) -> Output:
     # What a node could not process stays as it came.
     node = graph.node_by_id.get(emission.node_id) if emission.error is None else None
     blobs = put_blobs_aside(stream, node, graph) if node else {}
-    if _stays_inline(emission, graph):
-        return Output(OutputRecord(topic, key, stream.SerializeToString(deterministic=True), headers), blobs)
-    value, objects = _by_reference(emission)
+    if emission.edge is not None and not emission.edge.is_cross_cluster:
+        # Only between two nodes of the graph. What ends, fails or goes elsewhere is always stored: others read it.
+        limit_bytes = inline_limit_bytes(graph.datasource_by_id.get(stream.metadata.datasource_id))
+        inline = write_inline(stream, limit_bytes)
+        if inline is not None:
+            return Output(OutputRecord(topic, key, inline, headers), blobs)
+    value, objects = refer_to_document(stream, emission.node_id, is_failed=emission.error is not None)
+    may_be_in_segment = emission.outcome is Outcome.EDGE and node is not None and packs_documents(node, emission.edge)
     record = OutputRecord(topic, key, value, headers)
-    return Output(record, {**blobs, **objects}, next(iter(objects), ""), _may_be_in_segment(emission, node))
+    return Output(record, {**blobs, **objects}, next(iter(objects), ""), may_be_in_segment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ class DeadLetterWriter:
         if is_entry:
             value, objects = self._entry_letter(arrival, emission, node.dead_letters.include_payload)
         else:
-            value, objects = _by_reference(emission)
+            value, objects = refer_to_document(emission.stream, emission.node_id, is_failed=True)
         topic, datasource_id = self._place(node, is_entry=is_entry)
         letter = dead_letter(
             arrival.record,
@@ -157,50 +162,52 @@ class DeadLetterWriter:
         return objects
 
 
-def _may_be_in_segment(emission: Emission, node: Node | None) -> bool:
-    """Tell whether a document may share an object with others: on its way between two nodes of one cluster.
+def packs_documents(node: Node, edge: Edge | None) -> bool:
+    """Tell whether documents that a node sends along an edge may share objects: on their way within one cluster.
 
     What ends, fails or goes to another cluster is kept for longer, or read by others, so it has an object of its own.
     """
-    if node is None or node.storage in ("", "objects") or emission.edge is None:
-        return False
-    return emission.outcome is Outcome.EDGE and not emission.edge.is_cross_cluster
+    return edge is not None and not edge.is_cross_cluster and node.storage not in ("", "objects")
 
 
-def _stays_inline(emission: Emission, graph: Graph) -> bool:
-    """Tell whether a document travels in the record, because its datasource says so and it is small enough.
-
-    Only between two nodes of the graph. What ends, fails or goes to another cluster is always stored: others read it.
-    """
-    stream, edge = emission.stream, emission.edge
-    if edge is None or edge.is_cross_cluster or not stream.HasField("document"):
-        return False
-    datasource = graph.datasource_by_id.get(stream.metadata.datasource_id)
+def inline_limit_bytes(datasource: Datasource | None) -> int | None:
+    """Return up to which size documents of a datasource travel in their records; None: they are always stored."""
     if datasource is None or datasource.persistence.persist_pipedoc:
-        return False
-    return stream.document.ByteSize() <= datasource.persistence.max_inline_size_bytes
+        return None
+    return datasource.persistence.max_inline_size_bytes
 
 
-def _by_reference(emission: Emission) -> tuple[bytes, Mapping[str, bytes]]:
-    """Return the stream with a reference in place of its document, and the object that it refers to."""
-    stream = emission.stream
+def write_inline(stream: PipeStream, limit_bytes: int | None) -> bytes | None:
+    """Return a stream with its document in it; None if the document is larger than the limit, or must be stored."""
+    if limit_bytes is None or not stream.HasField("document"):
+        return None
+    value = stream.SerializeToString(deterministic=True)
+    # The stream is larger than its document. To ask a message for its size costs as much as to write it.
+    return value if len(value) <= limit_bytes or stream.document.ByteSize() <= limit_bytes else None
+
+
+def refer_to_document(stream: PipeStream, node_id: str, *, is_failed: bool) -> tuple[bytes, dict[str, bytes]]:
+    """Return the stream with a reference in place of its document, and the object that it refers to.
+
+    :param node_id: the node that the stream leaves, or could not be processed at.
+    """
     objects = {}
     if stream.HasField("document"):
-        account_id = stream.metadata.account_id
-        reference = DocumentReference(
-            doc_id=stream.document.doc_id, source_node_id=emission.node_id, account_id=account_id
-        )
-        key = stream_key(account_id, stream.stream_id, emission.node_id)
-        visits = list(stream.processing_path).count(emission.node_id)
-        if emission.error is not None:
+        document, account_id = stream.document, stream.metadata.account_id
+        doc_id, data = document.doc_id, _encode(document)
+        key = stream_key(account_id, stream.stream_id, node_id)
+        reference = stream.document_ref
+        reference.SetInParent()  # takes the document's place
+        reference.doc_id, reference.source_node_id, reference.account_id = doc_id, node_id, account_id
+        visits = list(stream.processing_path).count(node_id)
+        if is_failed:
             # What a node could not process is its input. Under the name of its output, a replay that succeeds
             # would overwrite what it came from, and one that dies then would process its own output.
             key = reference.object_key = variant_key(key, f"failed.{stream.hop_count}")
         elif visits > 1:
             # In a cycle a node has several outputs for one stream; a replay of an earlier hop needs its own.
             key = reference.object_key = variant_key(key, str(visits))
-        objects[key] = _encode(stream.document)
-        stream.document_ref.CopyFrom(reference)  # takes the document's place
+        objects[key] = data
     return stream.SerializeToString(deterministic=True), objects
 
 

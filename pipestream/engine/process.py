@@ -146,7 +146,7 @@ def process_node(
     services.report(place, "completed")
     if node.is_end and services.progress is not None:
         services.progress.final(envelope_id(stream), succeeded=node.node_id != graph.error_end)
-    services.meter.processed(node_topic(graph.cluster_id, node.node_id), status, time.perf_counter() - begun)
+    services.meter.processed(node_topic(graph.cluster_id, node.node_id), status, [time.perf_counter() - begun])
     return emissions
 
 

@@ -17,7 +17,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from pipestream.routing.literals import Uint
 from pipestream.routing.projection import is_well_known
-from pipestream.routing.syntax import Call, Expr, Has, Ident, Literal, Logical, Select
+from pipestream.routing.syntax import Call, Expr, Has, Ident, Literal, Logical, Select, children
 from pipestream.wire import PipeDoc, PipeStream
 
 Quick = Callable[[PipeStream, PipeDoc], bool]
@@ -79,6 +79,11 @@ def quick_program(expr: Expr, variables: Mapping[str, Descriptor]) -> Quick | No
             if path is not None and path.type_ is str:
                 return path.test(lambda found: test(found, value))
     return None
+
+
+def reads_stream(expr: Expr) -> bool:
+    """Tell whether a condition depends on the stream, and not on the document alone."""
+    return (isinstance(expr, Ident) and expr.name == _STREAM) or any(map(reads_stream, children(expr)))
 
 
 class _Path:

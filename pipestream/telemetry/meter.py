@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Protocol
@@ -53,20 +55,20 @@ class Meter(Protocol):
     def module_called(self, queue: str, seconds: float, error: PipestreamError | None) -> None:
         """A module was called once, and answered or failed."""
 
-    def processed(self, queue: str, status: str, seconds: float) -> None:
-        """A node has processed a stream: ``success``, ``empty_response`` or ``end_consumed``."""
+    def processed(self, queue: str, status: str, seconds: Sequence[float]) -> None:
+        """A node has processed streams: ``success``, ``empty_response`` or ``end_consumed``. Each took its seconds."""
 
     def failed(self, queue: str, error: PipestreamError) -> None:
         """A node has given up on a stream."""
 
-    def sent(self, destination: str, message_type: str, edge_id: str, size_bytes: int) -> None:
-        """A stream leaves: ``routing``, ``happy_end`` or ``error_end``. ``edge_id`` is empty for an end."""
+    def sent(self, destination: str, message_type: str, edge_id: str, sizes_bytes: Sequence[int]) -> None:
+        """Streams leave: ``routing``, ``happy_end`` or ``error_end``. ``edge_id`` is empty for an end."""
 
     def dead_letter(self, node_id: str, error: PipestreamError) -> None:
         """A dead letter was made."""
 
-    def ended(self, *, succeeded: bool) -> None:
-        """All routes of an arrival are known."""
+    def ended(self, count: int = 1, *, succeeded: bool) -> None:
+        """All routes of an arrival are known, or of several."""
 
     def timed(self, step: str, queue: str = "") -> Any:
         """Return a context manager that times a step: ``receive``, ``hydrate``, ``dispatch`` or ``send``."""
@@ -81,34 +83,32 @@ class PrometheusMeter:
 
     def received(self, queue: str, transport: str, sizes_bytes: list[int]) -> None:
         self._of(metrics.MESSAGES_RECEIVED, queue, transport).inc(len(sizes_bytes))
-        sizes = self._of(metrics.ENVELOPE_SIZE, "received")
-        for size in sizes_bytes:
-            sizes.observe(size)
+        _observe_all(self._of(metrics.ENVELOPE_SIZE, "received"), sizes_bytes)
 
     def module_called(self, queue: str, seconds: float, error: PipestreamError | None) -> None:
         self._of(metrics.RUNTIME_DURATION, queue).observe(seconds)
         if error is not None:
             self._of(metrics.RUNTIME_ERRORS, queue, _kind(error, _RUNTIME_ERRORS)).inc()
 
-    def processed(self, queue: str, status: str, seconds: float) -> None:
-        self._of(metrics.MESSAGES_PROCESSED, queue, status).inc()
-        self._of(metrics.PROCESSING_DURATION, queue).observe(seconds)
+    def processed(self, queue: str, status: str, seconds: Sequence[float]) -> None:
+        self._of(metrics.MESSAGES_PROCESSED, queue, status).inc(len(seconds))
+        _observe_all(self._of(metrics.PROCESSING_DURATION, queue), seconds)
 
     def failed(self, queue: str, error: PipestreamError) -> None:
         self._of(metrics.MESSAGES_FAILED, queue, _reason(error)).inc()
 
-    def sent(self, destination: str, message_type: str, edge_id: str, size_bytes: int) -> None:
-        self._of(metrics.MESSAGES_SENT, destination, message_type).inc()
-        self._of(metrics.ENVELOPE_SIZE, "sent").observe(size_bytes)
+    def sent(self, destination: str, message_type: str, edge_id: str, sizes_bytes: Sequence[int]) -> None:
+        self._of(metrics.MESSAGES_SENT, destination, message_type).inc(len(sizes_bytes))
+        _observe_all(self._of(metrics.ENVELOPE_SIZE, "sent"), sizes_bytes)
         if edge_id:
-            self._of(metrics.ROUTING_DISPATCHED, self._graph_id, edge_id).inc()
+            self._of(metrics.ROUTING_DISPATCHED, self._graph_id, edge_id).inc(len(sizes_bytes))
 
     def dead_letter(self, node_id: str, error: PipestreamError) -> None:
         # Names of our classes, which are few. A module's own names of errors could be any number.
         self._of(metrics.DLQ_PUBLISHED, self._graph_id, node_id, type(error).__name__).inc()
 
-    def ended(self, *, succeeded: bool) -> None:
-        self._of(metrics.DOC_SUCCESS if succeeded else metrics.DOC_FAILURE, self._graph_id).inc()
+    def ended(self, count: int = 1, *, succeeded: bool) -> None:
+        self._of(metrics.DOC_SUCCESS if succeeded else metrics.DOC_FAILURE, self._graph_id).inc(count)
 
     @contextmanager
     def timed(self, step: str, queue: str = "") -> Iterator[None]:
@@ -137,16 +137,55 @@ class PrometheusMeter:
         return child
 
 
+class GatheringMeter:
+    """Keeps what happens to every document, until ``flush`` counts it all at once in another meter.
+
+    Every update of a metric takes a lock, and a histogram takes two. For a chunk of documents, one update of each is
+    enough. It is for one thread.
+    """
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._processed: dict[tuple[str, str], list[float]] = {}
+        self._sent: dict[tuple[str, str, str], list[int]] = {}
+        self._ended: dict[bool, list[int]] = {}
+        # What happens to few documents is counted as it happens.
+        self.received = meter.received
+        self.module_called = meter.module_called
+        self.failed = meter.failed
+        self.dead_letter = meter.dead_letter
+        self.timed = meter.timed
+
+    def processed(self, queue: str, status: str, seconds: Sequence[float]) -> None:
+        self._processed.setdefault((queue, status), []).extend(seconds)
+
+    def sent(self, destination: str, message_type: str, edge_id: str, sizes_bytes: Sequence[int]) -> None:
+        self._sent.setdefault((destination, message_type, edge_id), []).extend(sizes_bytes)
+
+    def ended(self, count: int = 1, *, succeeded: bool) -> None:
+        self._ended.setdefault(succeeded, []).append(count)
+
+    def flush(self) -> None:
+        """Count what was gathered."""
+        for (queue, status), seconds in self._processed.items():
+            self._meter.processed(queue, status, seconds)
+        for (destination, message_type, edge_id), sizes_bytes in self._sent.items():
+            self._meter.sent(destination, message_type, edge_id, sizes_bytes)
+        for succeeded, counts in self._ended.items():
+            self._meter.ended(sum(counts), succeeded=succeeded)
+        self._processed, self._sent, self._ended = {}, {}, {}
+
+
 class NoMeter:
     """Counts nothing."""
 
     def received(self, queue: str, transport: str, sizes_bytes: list[int]) -> None: ...
     def module_called(self, queue: str, seconds: float, error: PipestreamError | None) -> None: ...
-    def processed(self, queue: str, status: str, seconds: float) -> None: ...
+    def processed(self, queue: str, status: str, seconds: Sequence[float]) -> None: ...
     def failed(self, queue: str, error: PipestreamError) -> None: ...
-    def sent(self, destination: str, message_type: str, edge_id: str, size_bytes: int) -> None: ...
+    def sent(self, destination: str, message_type: str, edge_id: str, sizes_bytes: Sequence[int]) -> None: ...
     def dead_letter(self, node_id: str, error: PipestreamError) -> None: ...
-    def ended(self, *, succeeded: bool) -> None: ...
+    def ended(self, count: int = 1, *, succeeded: bool) -> None: ...
 
     @contextmanager
     def timed(self, step: str, queue: str = "") -> Iterator[None]:  # noqa: ARG002
@@ -162,3 +201,17 @@ def _reason(error: PipestreamError) -> str:
 def _kind(error: PipestreamError, kinds: dict[type[PipestreamError], str]) -> str:
     """Return the name for an error's class, or for the nearest of its base classes."""
     return next((kinds[base] for base in type(error).__mro__ if base in kinds), "internal_error")
+
+
+def _observe_all(histogram: Any, values: Sequence[float]) -> None:
+    """Observe values at once, with one update of the sum and of each bucket that they are in.
+
+    The library has only ``observe`` for one value. This writes what that would write.
+    """
+    if len(values) == 1:
+        histogram.observe(values[0])
+        return
+    bounds = histogram._upper_bounds
+    for bucket, count in Counter(bisect_left(bounds, value) for value in values).items():
+        histogram._buckets[bucket].inc(count)
+    histogram._sum.inc(sum(values))

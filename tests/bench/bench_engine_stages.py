@@ -145,8 +145,8 @@ def test_stages_of_a_handoff(served):
 
 def _meter(meter, size_bytes: int) -> None:
     meter.received("intake.inline", "grpc", [size_bytes])
-    meter.processed("pipestream.bench.start", "success", 0.0001)
-    meter.sent("pipestream.bench.one", "routing", "pdf", size_bytes)
+    meter.processed("pipestream.bench.start", "success", [0.0001])
+    meter.sent("pipestream.bench.one", "routing", "pdf", [size_bytes])
     meter.ended(succeeded=True)
 
 

@@ -268,7 +268,7 @@ def test_a_record_is_given_up_to_the_error_end_without_its_document_being_fetche
     result = processor_of(ERROR_END).give_up(record_of(stream), ProcessDied(["a"], 2), attempts=3)
 
     output = only_output(result)
-    assert (output.topic, output.key, result.sent) == ("pipestream.main.failed", b"deadly", ["error-end"])
+    assert (output.topic, output.key, result.sent) == ("pipestream.main.failed", b"deadly", ("error-end",))
     sent = PipeStream.FromString(output.value)
     assert key_of(sent) == "documents/acme/s/deadly/nowhere.pb"
     assert sent.metadata.stream_error.error_code == "ProcessDied"
