@@ -145,6 +145,8 @@ class HydratedRecords:
     """Of each arrival: its stream, or why there is none."""
     size_bytes: int
     """Of the records and of the documents that were fetched for them."""
+    came_inline: bool = False
+    """Whether every document was in its record."""
 
 
 NO_RECORDS = HydratedRecords((), (), (), 0)
@@ -184,7 +186,7 @@ class ChunkProcessor:
             # The rest begins with the first record whose document was not fetched.
             records = records[: records.index(arrivals[len(taken.streams)].record)]
         size_bytes = taken.fetched_bytes + sum([len(record.value or b"") for record in records])
-        return HydratedRecords(records, arrivals[: len(taken.streams)], taken.streams, size_bytes)
+        return HydratedRecords(records, arrivals[: len(taken.streams)], taken.streams, size_bytes, taken.came_inline)
 
     def carry(
         self, hydrated: HydratedRecords, patiently: Callable[[Callable[[], Any]], Any] = lambda work: work()
@@ -199,7 +201,7 @@ class ChunkProcessor:
         services = self.carrier.services
         meter = GatheringMeter(services.meter)
         carrier = replace(self.carrier, services=replace(services, meter=meter))
-        passage = find_passage(self.entrance, carrier.services)
+        passage = find_passage(self.entrance, carrier.services, came_inline=hydrated.came_inline)
         each = zip(hydrated.arrivals, hydrated.streams, strict=True)
         results = (self._pass_on(*one, passage) or self._carry(*one, carrier, patiently) for one in each)
         try:

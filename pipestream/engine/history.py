@@ -103,30 +103,33 @@ def record_failure(
 class PassRecorder:
     """Records the hop of documents that pass a node as they are. It is for one thread.
 
-    As ``record_hop`` does, but the stream is changed in place, and what is the same for all documents is written once.
+    As ``record_hop`` does, but nothing is copied, and what is the same for all documents is written once.
     """
 
     def __init__(self, node: Node, graph: Graph, services: Services) -> None:
-        self._node_id = node.node_id
-        nothing = PipeStream(current_node_id=node.node_id)
-        self._hop = _add_hop(nothing, nothing, graph, services, HopStatus.SUCCESS, 0)
-        self._start, self._end = self._hop.start_time, self._hop.end_time
+        self._added = PipeStream(current_node_id=node.node_id, processing_path=[node.node_id])
+        self._hop = _add_hop(self._added, self._added, graph, services, HopStatus.SUCCESS, 0)
+        self.last_processed_at = self._added.metadata.last_processed_at
+        """Of what was recorded last."""
+        self._times = self._hop.start_time, self._hop.end_time, self.last_processed_at
 
-    def record(self, stream: PipeStream, now: float) -> None:
-        """Turn a stream that arrives at the node into the one that leaves it."""
-        hop, metadata = self._hop, stream.metadata
-        hop.hop_number = stream.hop_count = stream.hop_count + 1
-        hop.stream_id = stream.stream_id
+    def record(self, stream: PipeStream, now: float) -> PipeStream:
+        """Return what a hop changes and adds in a stream that arrives at the node. It is valid until the next call.
+
+        Merged into the stream, it makes the stream that leaves the node.
+        """
+        added, hop = self._added, self._hop
+        hop.hop_number = added.hop_count = stream.hop_count + 1
+        hop.stream_id = added.stream_id = stream.stream_id
         document_id = stream.document.doc_id
         if document_id:
             hop.document_id = document_id
         else:
             hop.ClearField("document_id")
-        _set_time(self._start, now)
-        _set_time(self._end, now)
-        stream.processing_path.append(self._node_id)
-        metadata.history.append(hop)
-        metadata.last_processed_at.CopyFrom(self._end)
+        seconds, nanos = divmod(int(now * 1e9), 1_000_000_000)
+        for timestamp in self._times:
+            timestamp.seconds, timestamp.nanos = seconds, nanos
+        return added
 
 
 def _add_hop(

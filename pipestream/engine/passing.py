@@ -2,7 +2,11 @@
 
 Such a node has no module, no filters and no mappings, and conditions over the document alone choose the edge. All that
 ``process_node`` does there is to add a hop to the history and to route. Here everything that does not depend on the
-document is resolved once, and the stream is changed in place instead of copied. The results are the same to the byte.
+document is resolved once, and what the hop adds is merged into the stream instead of copying the stream.
+
+Where the document came in its record and leaves in one, the merge is left to whoever parses the record: appended to a
+message, another one of the same type is merged into it, so says the protobuf encoding. Fields are replaced, elements of
+lists are added. Otherwise the results are the same as those of ``process_node`` to the byte.
 """
 
 from __future__ import annotations
@@ -43,7 +47,9 @@ class _Way:
 class Passage:
     """Passes on the documents of one entrance. It is for one thread."""
 
-    def __init__(self, entrance: Entrance, node: Node, ways: list[_Way], services: Services) -> None:
+    def __init__(
+        self, entrance: Entrance, node: Node, ways: list[_Way], services: Services, *, came_inline: bool
+    ) -> None:
         graph = entrance.graph
         self._node_id = node.node_id
         self._queue = node_topic(graph.cluster_id, node.node_id)
@@ -53,6 +59,8 @@ class Passage:
         self._limits_bytes = {each.datasource_id: inline_limit_bytes(each) for each in graph.datasources}
         self._keeping_blobs = {each.datasource_id for each in graph.datasources if each.hydration.keep_blobs_as_ref}
         self._history = PassRecorder(node, graph, services)
+        self._came_inline = came_inline
+        self._entered = _entered(entrance).SerializeToString(deterministic=True)
         self._now = services.now
         self._meter = services.meter
 
@@ -67,12 +75,17 @@ class Passage:
         way = self._choose(stream)
         if way is None:
             return None
-        self._history.record(stream, self._now())
-        stream.current_node_id, stream.cluster_id = way.edge.to_node_id, way.cluster_id
         stream_id = stream.stream_id
         key = (stream.document.doc_id or stream_id).encode()
+        added = self._history.record(stream, self._now())
+        added.current_node_id, added.cluster_id = way.edge.to_node_id, way.cluster_id
+        limit_bytes = self._limits_bytes.get(stream.metadata.datasource_id)
         objects: dict[str, bytes] = {}
-        value = write_inline(stream, self._limits_bytes.get(stream.metadata.datasource_id))
+        value = self._append(record, stream, added, limit_bytes)
+        if value is None:
+            stream.metadata.ClearField("last_processed_at")  # so that a zero in the new time replaces the old one, too
+            stream.MergeFrom(added)
+            value = write_inline(stream, limit_bytes)
         if value is None:
             value, objects = refer_to_document(stream, self._node_id, is_failed=False)
         output = OutputRecord(way.topic, key, value, (("pipestream.stream", stream_id.encode()), self._from))
@@ -85,6 +98,17 @@ class Passage:
         if way.packs_documents:
             result.for_segments.update(enumerate(objects))
         return result
+
+    def _append(
+        self, record: InputRecord, stream: PipeStream, added: PipeStream, limit_bytes: int | None
+    ) -> bytes | None:
+        """Return a record's value with what a hop adds; None if its document leaves another way than it came."""
+        if limit_bytes is None or not self._came_inline or record.value is None:
+            return None
+        if not self._history.last_processed_at.nanos:
+            return None  # A zero is not written, so merging would leave the nanoseconds from before.
+        value = record.value + self._entered + added.SerializeToString(deterministic=True)
+        return value if len(value) <= limit_bytes or stream.document.ByteSize() <= limit_bytes else None
 
     def _is_plain(self, stream: PipeStream) -> bool:
         """Tell whether nothing in a stream asks for more than to pass it on, or would not survive a hop."""
@@ -108,8 +132,11 @@ class Passage:
         return chosen
 
 
-def find_passage(entrance: Entrance, services: Services) -> Passage | None:
-    """Return what passes documents of an entrance on; None if its node does more with them than that."""
+def find_passage(entrance: Entrance, services: Services, *, came_inline: bool) -> Passage | None:
+    """Return what passes documents of an entrance on; None if its node does more with them than that.
+
+    :param came_inline: whether all documents were in their records.
+    """
     graph = entrance.graph
     node = graph.node_by_id.get(entrance.node_id)
     if node is None or services.progress is not None or not _only_routes(node):
@@ -117,7 +144,19 @@ def find_passage(entrance: Entrance, services: Services) -> Passage | None:
     found = services.conditions.ways_of_documents(node.node_id)
     if found is None or any(_is_special(edge, graph) for edge, _ in found):
         return None
-    return Passage(entrance, node, [_way(node, edge, holds, graph, services) for edge, holds in found], services)
+    ways = [_way(node, edge, holds, graph, services) for edge, holds in found]
+    return Passage(entrance, node, ways, services, came_inline=came_inline)
+
+
+def _entered(entrance: Entrance) -> PipeStream:
+    """Return what ``admit`` changes in a stream, besides what changes with every hop."""
+    entered = PipeStream()
+    if entrance.datasource_id:
+        entered.metadata.account_id = entrance.graph.datasource_by_id[entrance.datasource_id].account_id
+        entered.metadata.datasource_id = entrance.datasource_id
+        entered.metadata.entry_node_id = entrance.node_id
+        entered.metadata.graph_id = entrance.graph.graph_id
+    return entered
 
 
 def _only_routes(node: Node) -> bool:

@@ -1,4 +1,4 @@
-"""A document that is passed on leaves as it would from ``process_node``: the same bytes, objects and counts."""
+"""A document that is passed on leaves as it would from ``process_node``: the same stream, objects and counts."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ from pipestream.settings import Settings
 from pipestream.telemetry.tracing import TRACEPARENT
 from pipestream.wire import PipeStream
 
-NOW = 1_767_323_045.25
 HEAD = """
     graph: g
     cluster: main
     max_hops: 5
     datasources:
       - {id: s, account: acme, entry: a}
-      - {id: inline, account: acme, entry: a, persistence: {persist_pipedoc: false, max_inline_size_bytes: 60}}
+      - {id: inline, account: acme, entry: a, persistence: {persist_pipedoc: false, max_inline_size_bytes: 40}}
       - {id: blobs, account: acme, entry: a, hydration: {keep_blobs_as_ref: true}}
     nodes:
       - {id: a, type: connector STORAGE}
@@ -72,9 +71,9 @@ def open_entrance():
             graph = check_graph_text(textwrap.dedent(text).encode(), "g.yaml").require()
             return graph, stack.enter_context(open_services(built(graph), Settings(), ["a"]))
 
-        def open_it(text, datasource_id="s"):
+        def open_it(text, datasource_id="s", now=1_767_323_045.25):
             graph, services = open_graph(text)
-            services = replace(services, instance="host:1", now=lambda: NOW, meter=CountingMeter())
+            services = replace(services, instance="host:1", now=lambda: now, meter=CountingMeter())
             return Entrance(graph, "a", "g", datasource_id), services
 
         yield open_it
@@ -88,12 +87,11 @@ metadata = st.fixed_dictionaries(
         "trace_id": texts,
         "context_params": st.dictionaries(texts, texts, max_size=3),
         "created_at": st.fixed_dictionaries({"seconds": st.integers(0, 2**31), "nanos": st.integers(0, 10**9 - 1)}),
-        "last_processed_at": st.fixed_dictionaries({"seconds": st.integers(0, 2**31), "nanos": st.integers(1, 9)}),
+        "last_processed_at": st.just({"seconds": 1, "nanos": 2}),
         "history": st.lists(
             st.fixed_dictionaries({"hop_number": st.integers(0, 9), "node_id": texts, "graph_hash": texts}), max_size=2
         ),
         "stream_error": st.fixed_dictionaries({"error_message": texts}),
-        "ingestion_config": st.sampled_from([{}, {"hydration_config": {"keep_blobs_as_ref": True}}]),
         "is_test": st.booleans(),
         "crawl_id": texts,
     },
@@ -112,8 +110,12 @@ documents = st.fixed_dictionaries(
         "blob_bag": st.just({"blob": {"data": b"0123456789", "filename": "f"}}),
     },
 )
-# A field that no version knows yet: number 500, the text "new".
-unknown = st.sampled_from([b"", b"\xa2\x1f\x03new"])
+# What keeps a stream from being passed on: rules of its own, and a field that no version knows yet (number 500).
+kept_back = [
+    PipeStream(metadata={"ingestion_config": {"hydration_config": {"keep_blobs_as_ref": True}}}).SerializeToString(),
+    PipeStream(node_processing_config={"node_id": "n"}).SerializeToString(),
+    b"\xa2\x1f\x03new",
+]
 streams = st.builds(
     lambda fields, more: PipeStream(**fields).SerializeToString() + more,
     st.fixed_dictionaries(
@@ -121,49 +123,79 @@ streams = st.builds(
         optional={
             "hop_count": st.integers(0, 6),
             "processing_path": st.lists(st.sampled_from(["a", "b"]), max_size=3),
-            "node_processing_config": st.just({"node_id": "n"}),
         },
     ),
-    unknown,
+    st.sampled_from([b""] * 9 + kept_back),
 )
+# Where the nanoseconds are 0, they must still replace those of the hop before.
+times = st.sampled_from([1_767_323_045.25, 1_767_323_045.0])
 
 
 def taken_in(value, entrance):
-    """Return a stream as ``take_in`` does, and as it is on a node's topic."""
+    """Return a stream as ``take_in`` does."""
     stream = PipeStream.FromString(value)
     admit(stream, entrance, "origin")
     return stream
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("datasource_id", ["s", "inline", "blobs"])
-@settings(max_examples=40, deadline=None)
-@given(value=streams, hops=st.integers(0, 6), path=st.lists(st.sampled_from(["a", "b"]), max_size=3))
-def test_what_is_passed_on_is_what_process_node_makes_of_it(open_entrance, name, datasource_id, value, hops, path):
-    entrance, services = open_entrance(GRAPHS[name], datasource_id)
-    arrival = Arrival(InputRecord(f"intake.{datasource_id}", 0, 7, 0, b"key", value), "origin")
+def read(outputs):
+    return [(each.topic, each.key, each.headers, PipeStream.FromString(each.value)) for each in outputs]
+
+
+def check(entrance, services, value, came_inline):
+    arrival = Arrival(record_of(value), "origin")
     one, other = taken_in(value, entrance), taken_in(value, entrance)
-    for stream in (one, other):
-        # As on a node's topic, where streams have passed other nodes before.
-        stream.hop_count = hops
-        stream.processing_path[:] = path
     before = one.SerializeToString(deterministic=True)
 
-    passed = find_passage(entrance, services).pass_on(arrival.record, one)
+    passed = find_passage(entrance, services, came_inline=came_inline).pass_on(arrival.record, one)
 
     if passed is None:
         assert one.SerializeToString(deterministic=True) == before
         return
     told, services.meter.told = services.meter.told, []
-    assert passed == Carrier(entrance, "run", services, Settings()).carry(arrival, other)
-    assert told == services.meter.told
+    expected = Carrier(entrance, "run", services, Settings()).carry(arrival, other)
+    assert read(passed.outputs) == read(expected.outputs)
+    if not came_inline:
+        assert passed.outputs == expected.outputs
+        assert told == services.meter.told
+    assert replace(passed, outputs=[]) == replace(expected, outputs=[])
+    assert len(told) == len(services.meter.told) == 3
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("datasource_id", ["s", "inline", "blobs"])
+@settings(max_examples=30, deadline=None)
+@given(value=streams, came_inline=st.booleans(), now=times)
+def test_of_an_intake_record_leaves_what_process_node_makes_of_it(
+    open_entrance, name, datasource_id, value, came_inline, now
+):
+    entrance, services = open_entrance(GRAPHS[name], datasource_id, now)
+    check(entrance, services, value, came_inline)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@settings(max_examples=60, deadline=None)
+@given(
+    value=streams,
+    came_inline=st.booleans(),
+    datasource_id=st.sampled_from(["s", "inline", "blobs", "unknown"]),
+    is_live=st.booleans(),
+    now=times,
+)
+def test_of_a_nodes_record_leaves_what_process_node_makes_of_it(
+    open_entrance, name, value, came_inline, datasource_id, is_live, now
+):
+    entrance, services = open_entrance(GRAPHS[name], "", now)
+    at_node = PipeStream(stream_id="s1", current_node_id="a", cluster_id="main")
+    at_node.metadata.account_id, at_node.metadata.datasource_id = "acme", datasource_id
+    check(replace(entrance, is_live=is_live), services, value + at_node.SerializeToString(), came_inline)
 
 
 def test_a_plain_document_is_passed_on(open_entrance):
     entrance, services = open_entrance(ONE_EDGE)
     value = PipeStream(document={"doc_id": "d1"}).SerializeToString()
 
-    result = find_passage(entrance, services).pass_on(record_of(value), taken_in(value, entrance))
+    result = find_passage(entrance, services, came_inline=True).pass_on(record_of(value), taken_in(value, entrance))
 
     assert [output.topic for output in result.outputs] == ["pipestream.main.b"]
 
@@ -172,12 +204,31 @@ def record_of(value, headers=()):
     return InputRecord("intake.s", 0, 7, 0, b"key", value, headers)
 
 
+def test_a_time_without_nanoseconds_replaces_one_that_had_some(open_entrance):
+    entrance, services = open_entrance(ONE_EDGE, "inline", 1_767_323_045.0)
+    before = {"last_processed_at": {"seconds": 1, "nanos": 2}}
+    value = PipeStream(document={"doc_id": "d1"}, metadata=before).SerializeToString()
+
+    result = find_passage(entrance, services, came_inline=True).pass_on(record_of(value), taken_in(value, entrance))
+
+    assert PipeStream.FromString(result.outputs[0].value).metadata.last_processed_at.nanos == 0
+
+
+def test_a_document_that_came_in_its_record_leaves_with_the_bytes_it_came_with(open_entrance):
+    entrance, services = open_entrance(ONE_EDGE, "inline")
+    value = PipeStream(document={"doc_id": "d1"}).SerializeToString()
+
+    result = find_passage(entrance, services, came_inline=True).pass_on(record_of(value), taken_in(value, entrance))
+
+    assert result.outputs[0].value.startswith(value)
+
+
 def test_a_traced_document_is_not_passed_on_because_its_span_is_recorded(open_entrance):
     entrance, services = open_entrance(ONE_EDGE)
     value = PipeStream(document={"doc_id": "d1"}).SerializeToString()
     record = record_of(value, ((TRACEPARENT, b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),))
 
-    assert find_passage(entrance, services).pass_on(record, taken_in(value, entrance)) is None
+    assert find_passage(entrance, services, came_inline=True).pass_on(record, taken_in(value, entrance)) is None
 
 
 @pytest.mark.parametrize(("doc_id", "title"), [("e", "other"), ("d", "t")], ids=["no edge matches", "two edges match"])
@@ -185,7 +236,9 @@ def test_a_document_that_does_not_take_one_edge_is_not_passed_on(open_entrance, 
     entrance, services = open_entrance(DECIDED)
     value = PipeStream(document={"doc_id": doc_id, "search_metadata": {"title": title}}).SerializeToString()
 
-    assert find_passage(entrance, services).pass_on(record_of(value), taken_in(value, entrance)) is None
+    assert (
+        find_passage(entrance, services, came_inline=True).pass_on(record_of(value), taken_in(value, entrance)) is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -205,4 +258,4 @@ def test_a_document_that_does_not_take_one_edge_is_not_passed_on(open_entrance, 
 def test_a_node_that_does_more_passes_nothing_on(open_entrance, change):
     entrance, services = open_entrance(ONE_EDGE.replace(*change))
 
-    assert find_passage(entrance, services) is None
+    assert find_passage(entrance, services, came_inline=True) is None
