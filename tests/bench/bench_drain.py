@@ -1,7 +1,7 @@
-"""Measure the drain against a loop that commits each record, and against the object store alone, in one run.
+"""Measure the drain against a loop that commits each record, Quix Streams, and the object store alone, in one run.
 
-Every document is hydrated, decided over five conditions, saved and published. Each contender has records of its own of
-one topic with one partition, and runs in a process of its own; they take turns. Outputs are counted and their order is
+Every document is hydrated, decided over five conditions, saved and published. All contenders drain the same records of
+one topic with one partition, each in a process of its own; they take turns. Outputs are counted and their order is
 checked before a time is reported. Targets: 10 times the loop, 80 % of get and put alone.
 
 ``BENCH_DOCUMENTS`` and ``BENCH_ROUNDS`` change the length. ``BENCH_BEFORE`` names a checkout of an earlier version,
@@ -10,187 +10,129 @@ which then takes part as ``before``.
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-from base64 import b64encode
-from dataclasses import asdict, dataclass
 
 import pytest
 
-from pipestream.drain.range_task import transactional_id
-from pipestream.graph.load import check_graph_text
-from pipestream.graph.proto import to_binary
-from pipestream.kafka.broker import Broker
+from pipestream.documents.fetch import fetch_documents
+from pipestream.documents.references import place_of
 from pipestream.objects.store import open_store
-from pipestream.settings import CONFIG_VARIABLE
-from pipestream.topics.admin import TopicAdmin
-from pipestream.topics.required import required_topics
-from pipestream.wire import PipeDoc, PipeStream
-from pipestream_testing import drain_rivals
+from pipestream.wire import PipeDoc
 from pipestream_testing.bench import sized
-from pipestream_testing.made import make_task
-from pipestream_testing.pipeline import Pipeline
-from pipestream_testing.settings_file import write_settings
+from pipestream_testing.courses import FIVE_CONDITIONS, Course, make_pipeline, make_topic
 
 pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
-DOCUMENTS = int(os.environ.get("BENCH_DOCUMENTS", sized("2000", "1000")))
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", sized("3", "2")))
+DOCUMENTS = int(os.environ.get("BENCH_DOCUMENTS", sized("4000", "1000")))
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", sized("4", "2")))
 BEFORE = os.environ.get("BENCH_BEFORE", "")
-# The loop is so much slower that fewer documents tell as much.
-LOOP_SHARE = 10
 SIZES = {"1 KB": 1_000, "10 KB": 10_000}
-# What a contender needs to know. Everything else, the size of chunks too, is its version's own default.
-NEEDED_SETTINGS = ("kafka_bootstrap", "kafka_timeout_s", "store_uri", "s3_")
+CASES = sized(
+    [("S3", "1 KB"), ("S3", "10 KB"), ("folder", "1 KB"), ("folder", "10 KB")],
+    [("S3", "1 KB"), ("S3", "10 KB"), ("folder", "1 KB")],
+)
+# On S3 these wait for each document, and are so much slower that fewer documents tell as much.
+FEW = DOCUMENTS // 15
+WARM_UP = 20
 
-GRAPH = """
-graph: UNIQUE
-cluster: UNIQUE
-datasources: [{id: UNIQUE, account: acme, entry: start, partitions: 1}]
+GRAPH = f"""
+graph: NAME
+cluster: NAME
+datasources: [{{id: NAME, account: acme, entry: start, partitions: 1}}]
 nodes:
-  - {id: start, type: connector}
-  - {id: one, type: connector, partitions: 1}
-  - {id: two, type: connector, partitions: 1}
-  - {id: three, type: connector}
-  - {id: four, type: connector}
-  - {id: five, type: connector}
-edges:
-  - {from: start, to: one, when: 'doc.search_metadata.document_type == "PDF"'}
-  - {from: start, to: two, when: 'doc.blob_bag.blob.size_bytes > 10000000'}
-  - {from: start, to: three, when: 'doc.search_metadata.source_uri.startsWith("s3://sensitive-bucket/")'}
-  - {from: start, to: four, when: '"legal" in doc.search_metadata.tags.tag_data'}
-  - {from: start, to: five, when: 'doc.search_metadata.content_length > 1000000'}
-"""
+  - {{id: start, type: connector}}{FIVE_CONDITIONS}"""
+
+OURS, OBJECTS, LOOP, QUIX = "pipestream", "objects alone", "loop, a commit each", "Quix Streams, exactly once"
 
 
-@dataclass(frozen=True, slots=True)
-class Took:
-    """What a contender needed for some documents."""
+class Contest:
+    """The contenders, each with its share of the documents, and what tells whether it did its work."""
 
-    documents: int
-    seconds: float
-    cpu_s: float
-
-    @property
-    def rate(self) -> float:
-        return self.documents / self.seconds
-
-
-class Course:
-    """A topic full of references, and the contenders that take turns over it."""
-
-    def __init__(self, settings, unique, folder, size_bytes):
-        self.settings, self.unique, self.folder, self.size_bytes = settings, unique, folder, size_bytes
-        file = folder / f"{unique}.yaml"
-        file.write_text(GRAPH.replace("UNIQUE", unique))
-        self.pipeline = Pipeline(settings, file)
-        self.graph = check_graph_text(file.read_bytes(), file.name).require()
-        TopicAdmin(settings).create(required_topics(self.graph, settings))
-        self.topic = f"intake.{unique}"
-        self.topic_id = Broker(settings).identify(self.topic).topic_id
-        self.config = folder / "settings.toml"
-        write_settings(self.config, settings)
-        plain = [line for line in self.config.read_text().splitlines() if line.startswith(NEEDED_SETTINGS)]
-        self.config.write_text("\n".join(plain))
-        self.next = 0
-
-    def fill(self, count):
-        """Store and publish ``count`` documents; return their numbers."""
-        numbers = range(self.next, self.next + count)
-        self.next += count
-        streams, items = [], []
-        for number in numbers:
-            document = PipeDoc(doc_id=f"doc-{number:07}")
-            document.search_metadata.document_type = "PDF"
-            document.search_metadata.body = "x" * self.size_bytes
-            stream = PipeStream()
-            stream.document_ref.doc_id = document.doc_id
-            stream.document_ref.object_key = self.key(number)
-            streams.append(stream)
-            items.append((self.key(number), document.SerializeToString()))
-        with open_store(self.settings.store_uri, self.settings) as store:
-            store.put_many(items)
-        self.pipeline.send_streams(self.topic, streams)
-        return numbers
-
-    def key(self, number):
-        return f"documents/acme/{self.unique}/doc-{number:07}.pb"
-
-    def run(self, contender, numbers):
-        """Let a contender process the documents of some numbers; check what came out, and return its times."""
-        name = f"{contender}-{numbers.start}"
-        kind = "drain" if contender == "before" else contender
-        group = f"{self.unique}-{name}"
-        task = make_task(
-            self.topic,
-            "start",
-            topic_id=self.topic_id,
-            datasource_id=self.unique,
-            offsets=((0, numbers.start, numbers.stop),),
-            group=group,
-            lane=self.unique,
-            run_id=name,
-            transactional_ids=(transactional_id(group, self.topic, 0),),
-            graph=b64encode(to_binary(self.graph)).decode(),
-        )
-        job = {
-            "task": asdict(task),
-            "group": group,
-            "topic": f"pipestream.{self.unique}.two",
-            "prefix": f"documents/acme/{self.unique}-{contender}",
-            "keys": [self.key(number) for number in numbers],
+    def __init__(self, course: Course, contenders) -> None:
+        self.course = course
+        settings, name = course.settings, course.name
+        self.outputs = {OURS: f"pipestream.{name}.one", "before": f"pipestream.{name}.one"}
+        self.outputs |= {kind: make_topic(settings, f"{name}.{kind[:4]}") for kind in (LOOP, QUIX)}
+        self.programs = {
+            OURS: contenders.product("drain"),
+            OBJECTS: contenders.product("objects"),
+            LOOP: contenders.product("loop"),
+            QUIX: contenders.rival("quix_hydrate.py"),
         }
-        file = self.folder / f"{name}.json"
-        file.write_text(json.dumps(job))
-        environment = {**os.environ, CONFIG_VARIABLE: str(self.config)}
-        if contender == "before":
-            environment["PYTHONPATH"] = BEFORE
-        done = subprocess.run(
-            [sys.executable, drain_rivals.__file__, kind, str(file)],
-            env=environment,
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.check(kind, numbers, job)
-        return json.loads(done.stdout)
+        if BEFORE:
+            self.programs["before"] = contenders.product("drain", before=BEFORE)
 
-    def check(self, kind, numbers, job):
-        expected = [f"doc-{number:07}" for number in numbers]
-        if kind != "objects":
-            topic = f"pipestream.{self.unique}.one" if kind == "drain" else job["topic"]
-            found = [each.doc_id or each.record.key.decode() for each in self.pipeline.read(topic)]
-            assert found[-len(expected) :] == expected, f"{kind}: documents are lost, doubled or out of order"
-        if kind != "drain":
-            with open_store(self.settings.store_uri, self.settings) as store:
-                stored = sum(1 for key in store.list(job["prefix"]))
-            assert stored >= len(expected)
+    def run(self, name: str, numbers: range) -> dict:
+        """Let a contender process some documents; check what came out, and return its times."""
+        course, count = self.course, len(numbers)
+        if name == QUIX:
+            numbers = range(count)  # it begins at the start of a topic
+        label = name.split(",")[0].replace(" ", "-").lower()
+        job = course.job(label, numbers.start, numbers.stop, is_plain=name == "before")
+        found = self.programs[name].run({**job, "topic": self.outputs.get(name), **self._for_quix(name, count)})
+        if name in self.outputs:
+            course.check_last(self.outputs[name], numbers)
+        if name != OURS:
+            with open_store(course.settings.store_uri, course.settings) as store:
+                assert name == "before" or sum(1 for _ in store.list(job["prefix"])) >= count
+        return found
+
+    def _for_quix(self, name: str, count: int) -> dict:
+        if name != QUIX:
+            return {}
+        settings, course = self.course.settings, self.course
+        store = {"store_uri": settings.store_uri}
+        if settings.store_uri.startswith("s3:"):
+            store |= {
+                "endpoint": settings.s3_endpoint,
+                "access_key": settings.s3_access_key.get_secret_value(),
+                "secret_key": settings.s3_secret_key.get_secret_value(),
+                "region": settings.s3_region,
+            }
+        state = course.folder / f"quix-{os.urandom(4).hex()}"
+        place = {"broker": settings.kafka_bootstrap, "source": course.topic, "state": str(state), "count": count}
+        return {**place, "store": store}
+
+    def check_documents(self) -> None:
+        """Read the documents that our outputs refer to."""
+        course = self.course
+        found = course.pipeline.read(self.outputs[OURS])[-DOCUMENTS:]
+        with open_store(course.settings.store_uri, course.settings) as store:
+            documents = fetch_documents(store, [place_of(each.stream) for each in found])
+        assert [PipeDoc.FromString(each).doc_id for each in documents] == [each.doc_id for each in found]
 
 
-@pytest.mark.parametrize("place", ["S3", "folder"])
-@pytest.mark.parametrize("size", SIZES)
-def test_hydrate_decide_save_and_publish(settings, unique, tmp_path, scenario, place, size):
+@pytest.mark.parametrize(("place", "size"), CASES)
+def test_hydrate_decide_save_and_publish(settings, unique, tmp_path, scenario, contenders, place, size):
     if place == "folder":
         settings = settings.model_copy(update={"store_uri": (tmp_path / "objects").as_uri()})
-    contenders = {"drain": "pipestream", "objects": "objects alone", "loop": "loop, a commit each"}
-    if BEFORE:
-        contenders["before"] = "pipestream, before"
-    course = Course(settings, f"{unique}{SIZES[size]}", tmp_path, SIZES[size])
-    taken: dict[str, list[Took]] = {contender: [] for contender in contenders}
+    pipeline = make_pipeline(settings, tmp_path, unique, GRAPH)
+    course = Course(pipeline, f"intake.{unique}", "start", unique, SIZES[size])
+    # Each round has its own documents: a drain that repeats a range finds its objects stored, and writes none.
+    course.fill(WARM_UP + (2 if BEFORE else 1) * ROUNDS * DOCUMENTS)
+    contest = Contest(course, contenders)
+    counts = {name: FEW if name == LOOP or (name, place) == (QUIX, "S3") else DOCUMENTS for name in contest.programs}
+    # Quix joins its group before it begins, which takes seconds.
+    rounds = {name: max(1, ROUNDS // 2) if name == QUIX else ROUNDS for name in counts}
+    for name in counts:
+        if name != QUIX:  # its time begins with its first record
+            contest.run(name, range(WARM_UP))
+    taken = {name: [] for name in counts}
     for number in range(ROUNDS):
-        for contender in contenders if number % 2 == 0 else reversed(contenders):
-            numbers = course.fill(DOCUMENTS // LOOP_SHARE if contender == "loop" else DOCUMENTS)
-            found = course.run(contender, numbers)
-            taken[contender].append(Took(len(numbers), found["wall_s"], found["cpu_s"]))
-    name = f"drain-{place}-{size}".replace(" ", "").lower()
-    made = scenario(name, f"Hydrate, five conditions, save, publish: documents of {size} on {place}")
-    for contender, label in contenders.items():
-        made.add(label, "documents/s", *(each.rate for each in taken[contender]), is_rival=contender != "drain")
-    for contender, label in contenders.items():
-        cpu = [1e6 * each.cpu_s / each.documents for each in taken[contender]]
-        made.add(label, "µs of CPU a document", *cpu, is_rival=contender != "drain")
-    ours = made.median("pipestream")
-    made.want("times the loop", ours / made.median("loop, a commit each"), at_least=10)
-    made.want("of objects alone", ours / made.median("objects alone"), at_least=0.8)
+        for name in counts if number % 2 == 0 else reversed(counts):
+            if number < rounds[name]:
+                start = WARM_UP + (number + (ROUNDS if name == "before" else 0)) * DOCUMENTS
+                taken[name].append(contest.run(name, range(start, start + counts[name])))
+    contest.check_documents()
+    made = scenario(
+        f"drain-{place}-{size}".replace(" ", "").lower(),
+        f"Hydrate, five conditions, save, publish: documents of {size} on {place}",
+    )
+    for name, found in taken.items():
+        made.add(name, "documents/s", *(counts[name] / each["wall_s"] for each in found), is_rival=name != OURS)
+    for name, found in taken.items():
+        costs = [1e6 * each["cpu_s"] / counts[name] for each in found]
+        made.add(name, "µs of CPU a document", *costs, is_rival=name != OURS)
+    made.want_ratio("times the loop", OURS, LOOP, at_least=10)
+    made.want_ratio("of objects alone", OURS, OBJECTS, at_least=0.8)
+    made.want_ratio("times Quix Streams", OURS, QUIX, at_least=1)

@@ -30,53 +30,39 @@ from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import (
     IntakeHandoffStreamResponse,
 )
 from pipestream.gen.pipestream.live.v1.handoff_service_pb2 import HandoffBatchRequest, HandoffBatchResponse
-from pipestream.graph.load import check_graph_text
 from pipestream.modules.remote import IDEMPOTENCY_KEY
 from pipestream.rpc.server import run_loop
-from pipestream.topics.admin import TopicAdmin
-from pipestream.topics.required import required_topics
+from pipestream_testing.bench import sized
+from pipestream_testing.courses import FIVE_CONDITIONS, INLINE, make_pipeline, read_keys
 from pipestream_testing.echo_server import METHOD as ECHO
 from pipestream_testing.engine_processes import HANDOFF, EngineProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
-ROUND_S = float(os.environ.get("BENCH_SECONDS", "4"))
-IN_FLIGHT = tuple(int(each) for each in os.environ.get("BENCH_IN_FLIGHT", "1 16 256").split())
+ROUND_S = float(os.environ.get("BENCH_SECONDS", sized("4", "0.8")))
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", sized("3", "2")))
 CONNECTIONS = 4
+FEWEST_CALLS = 10
+# Of calls, over all rounds: they are keys, and a repeated key gets the first answer without any work.
+NUMBERS = itertools.count()
 BATCH = 50
 STREAM = "/ai.pipestream.engine.v1.EngineV1Service/IntakeHandoffStream"
 BATCHES = "/pipestream.live.v1.HandoffService/HandoffBatch"
 
-# Five conditions, of which one holds.
-GRAPH = """
-graph: UNIQUE
-cluster: UNIQUE
+GRAPH = f"""
+graph: NAME
+cluster: NAME
 datasources:
-  - {id: UNIQUE-inline, account: acme, entry: start, path: direct,
-     persistence: {persist_pipedoc: false, max_inline_size_bytes: 100000}}
-  - {id: UNIQUE-object, account: acme, entry: start, path: direct}
+  - {{id: NAME-inline, account: acme, entry: start, path: direct, {INLINE}}}
+  - {{id: NAME-object, account: acme, entry: start, path: direct}}
 nodes:
-  - {id: start, type: connector}
-  - {id: one, type: connector, partitions: 4}
-  - {id: two, type: connector}
-  - {id: three, type: connector}
-  - {id: four, type: connector}
-  - {id: five, type: connector}
-edges:
-  - {from: start, to: one, when: 'doc.search_metadata.document_type == "PDF"'}
-  - {from: start, to: two, when: 'doc.blob_bag.blob.size_bytes > 10000000'}
-  - {from: start, to: three, when: 'doc.search_metadata.source_uri.startsWith("s3://sensitive-bucket/")'}
-  - {from: start, to: four, when: '"legal" in doc.search_metadata.tags.tag_data'}
-  - {from: start, to: five, when: 'doc.search_metadata.content_length > 1000000'}
-"""
+  - {{id: start, type: connector}}{FIVE_CONDITIONS}"""
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """One row of the table."""
+class Round:
+    """What one kind of call did in one round."""
 
-    what: str
-    in_flight: int
     per_s: float
     p50_ms: float
     p99_ms: float
@@ -88,27 +74,34 @@ Call = Callable[[int], Awaitable[int]]
 """Make the nth call, and return how many documents it carried."""
 
 
-async def measure(what: str, in_flight: int, server: int, call: Call) -> Measured:
-    numbers, times, documents = itertools.count(), [], 0
+async def measure(in_flight: int, server: int, call: Call) -> Round:
+    times, documents = [], 0
     stop_at = float("inf")
 
     async def work() -> None:
         nonlocal documents
         while (started := time.perf_counter()) < stop_at:
-            carried = await call(next(numbers))
+            carried = await call(next(NUMBERS))
             documents += carried
             times.append(time.perf_counter() - started)
 
     workers = [asyncio.create_task(work()) for _ in range(in_flight)]
-    await asyncio.sleep(ROUND_S / 4)  # warm
+    await _wait(ROUND_S / 4, times)  # warm
     times.clear()
     documents, cpu, started = 0, _cpu_s(server), time.perf_counter()
-    await asyncio.sleep(ROUND_S)
+    await _wait(ROUND_S, times)
     took, counted, used, ended = time.perf_counter() - started, documents, _cpu_s(server) - cpu, sorted(times)
     stop_at = 0.0
     await asyncio.gather(*workers)
     p50, p99 = (ended[int(len(ended) * share)] * 1_000 for share in (0.5, 0.99))
-    return Measured(what, in_flight, counted / took, p50, p99, used / counted * 1e6)
+    return Round(counted / took, p50, p99, used / counted * 1e6)
+
+
+async def _wait(seconds: float, calls: list[float]) -> None:
+    """Wait so long, and on a busy machine until some calls have ended."""
+    await asyncio.sleep(seconds)
+    while len(calls) < FEWEST_CALLS:
+        await asyncio.sleep(0.05)
 
 
 def _cpu_s(pid: int) -> float:
@@ -121,16 +114,20 @@ class Clients:
     """Calls of one server, over several connections."""
 
     def __init__(self, address: str) -> None:
+        self.documents = 0
+        """How many were handed over in all."""
         options = [("grpc.use_local_subchannel_pool", 1)]
         self._channels = [grpc.aio.insecure_channel(address, options=options) for _ in range(CONNECTIONS)]
 
-    def unary(self, method: str, payload: bytes, expect: str = "") -> Call:
+    def unary(self, method: str, payload: bytes, *, expect: bool = False) -> Call:
         calls = [channel.unary_unary(method) for channel in self._channels]
         own = os.urandom(4).hex()
 
         async def call(number: int) -> int:
             answer = await calls[number % CONNECTIONS](payload, metadata=((IDEMPOTENCY_KEY, f"{own}-{number}"),))
-            assert not expect or IntakeHandoffResponse.FromString(answer).accepted
+            if expect:
+                assert IntakeHandoffResponse.FromString(answer).accepted
+                self.documents += 1
             return 1
 
         return call
@@ -145,6 +142,7 @@ class Clients:
                 batch.handoffs.add(key=f"{own}-{number}-{index}", request=request)
             answer = HandoffBatchResponse.FromString(await calls[number % CONNECTIONS](batch.SerializeToString()))
             assert all(each.response.accepted for each in answer.answers)
+            self.documents += BATCH
             return BATCH
 
         return call
@@ -156,6 +154,7 @@ class Clients:
 
         async def call(number: int) -> int:
             await streams[number % CONNECTIONS].send(number)
+            self.documents += 1
             return 1
 
         return call
@@ -213,10 +212,9 @@ def echo_server():
 
 @pytest.fixture
 def engine_server(settings, unique, tmp_path):
-    graph = check_graph_text(GRAPH.replace("UNIQUE", unique).encode(), "bench.yaml").require()
-    TopicAdmin(settings).create(required_topics(graph, settings))
+    pipeline = make_pipeline(settings, tmp_path, unique, GRAPH)
     versions = GraphVersions(settings)
-    versions.save(graph, applied_by="bench")
+    versions.save(pipeline.graph, applied_by="bench")
     versions.close()
     engine = EngineProcess(settings.model_copy(update={"engine_name": unique}), tmp_path, workers=1)
     engine.start()
@@ -225,47 +223,59 @@ def engine_server(settings, unique, tmp_path):
     assert engine.stop() == 0, engine.log
 
 
-def test_engine_against_an_echo(echo_server, engine_server, unique):
+async def measure_all(echo_server, engine_server, unique) -> tuple[dict[tuple[str, int], list[Round]], int]:
+    """Return the rounds of every kind of call by its name and calls in flight, and how many documents were accepted."""
     inline, large = request_of(f"{unique}-inline", 2_000), request_of(f"{unique}-object", 10_000)
+    echo, engine = Clients(echo_server[0]), Clients(engine_server.address)
+    small_echo = (echo_server[1], echo.unary(ECHO, inline.SerializeToString()))
+    large_echo = (echo_server[1], echo.unary(ECHO, large.SerializeToString()))
+    handoff = (engine_server.pid, engine.unary(HANDOFF, inline.SerializeToString(), expect=True))
+    with_object = (engine_server.pid, engine.unary(HANDOFF, large.SerializeToString(), expect=True))
+    # What is compared is measured one right after the other: the load of the machine changes.
+    kinds = {
+        ("echo, 2 KB", 256): small_echo,
+        ("inline, 2 KB", 256): handoff,
+        ("stream, inline", 256): (engine_server.pid, engine.stream(inline)),
+        (f"batches of {BATCH}, inline", 8): (engine_server.pid, engine.batch(inline)),
+        ("echo, 10 KB", 256): large_echo,
+        ("object of 10 KB", 256): with_object,
+        ("echo, 2 KB", 16): small_echo,
+        ("inline, 2 KB", 16): handoff,
+        ("object of 10 KB", 16): with_object,
+        ("inline, 2 KB", 1): handoff,
+    }
+    taken: dict[tuple[str, int], list[Round]] = {kind: [] for kind in kinds}
+    for _ in range(ROUNDS):
+        for (what, in_flight), (server, call) in kinds.items():
+            taken[what, in_flight].append(await measure(in_flight, server, call))
+    await echo.close()
+    await engine.close()
+    return taken, engine.documents
 
-    async def run() -> list[Measured]:
-        echo, engine = Clients(echo_server[0]), Clients(engine_server.address)
-        served = engine_server.pid
-        unary = [
-            ("echo 2 KB", echo_server[1], echo.unary(ECHO, inline.SerializeToString())),
-            ("inline 2 KB", served, engine.unary(HANDOFF, inline.SerializeToString(), "accepted")),
-            ("echo 10 KB", echo_server[1], echo.unary(ECHO, large.SerializeToString())),
-            ("object 10 KB", served, engine.unary(HANDOFF, large.SerializeToString(), "accepted")),
-        ]
-        # What is compared is measured one right after the other: the load of the machine changes.
-        rows = [await measure(what, at_once, pid, call) for at_once in IN_FLIGHT for what, pid, call in unary]
-        rows.append(await measure("stream, inline", 256, served, engine.stream(inline)))
-        rows.append(await measure(f"batches of {BATCH}, inline", 8, served, engine.batch(inline)))
-        await echo.close()
-        await engine.close()
-        return rows
 
-    rows = run_loop(run())
-    report(rows)
-
-
-def report(rows: list[Measured]) -> None:
-    by_name = {(row.what, row.in_flight): row for row in rows}
-    print(f"\nload of the machine: {os.getloadavg()}")
-    print(
-        f"{'what':24} {'in flight':>9} {'per s':>8} {'p50 ms':>8} {'p99 ms':>8} {'CPU µs':>8}  of the echo (rate, CPU)"
-    )
-    for row in rows:
-        size = "10 KB" if "10 KB" in row.what else "2 KB"
-        echo = by_name.get((f"echo {size}", row.in_flight), by_name[f"echo {size}", 256])
-        share = f"{row.per_s / echo.per_s:6.0%} {echo.cpu_us / row.cpu_us:6.0%}"
-        print(
-            f"{row.what:24} {row.in_flight:9} {row.per_s:8.0f} {row.p50_ms:8.2f} {row.p99_ms:8.2f} {row.cpu_us:8.0f}"
-            f"  {share}"
-        )
-    unary = by_name["inline 2 KB", 256]
-    for row in rows[-2:]:
-        print(
-            f"{row.what}: {row.per_s / unary.per_s:.2f} times the unary rate, "
-            f"{unary.cpu_us / row.cpu_us:.2f} times per core"
-        )
+def test_engine_against_an_echo(echo_server, engine_server, settings, unique, scenario):
+    taken, accepted = run_loop(measure_all(echo_server, engine_server, unique))
+    published = sum(map(len, read_keys(settings, f"pipestream.{unique}.one").values()))
+    assert published == accepted, f"{accepted} documents were accepted, {published} published"
+    rates = scenario("engine", "Handoffs to the engine, one process, against an empty gRPC echo; in flight")
+    for (what, in_flight), rounds in taken.items():
+        if in_flight in (8, 256):
+            is_rival = what.startswith("echo")
+            rates.add(what, "documents/s", *(each.per_s for each in rounds), is_rival=is_rival)
+            rates.add(what, "µs of CPU a document", *(each.cpu_us for each in rounds), is_rival=is_rival)
+    per_core = "µs of CPU a document"
+    rates.want_ratio("of the echo, inline", "inline, 2 KB", "echo, 2 KB", at_least=0.55)
+    rates.want_ratio("of the echo, objects of 10 KB", "object of 10 KB", "echo, 10 KB", at_least=0.25)
+    rates.want_ratio("times unary calls, stream", "stream, inline", "inline, 2 KB", at_least=1.5)
+    batch = f"batches of {BATCH}, inline"
+    rates.want_ratio("times unary calls, batches", batch, "inline, 2 KB", at_least=4)
+    cheaper = rates.median("inline, 2 KB", per_core) / rates.median(batch, per_core)
+    rates.note(f"a document of a batch takes the engine's CPU {cheaper:.1f} times less than one of a unary call")
+    waits = scenario("engine-latency", "How long a handoff takes until its documents are committed, p50")
+    for (what, in_flight), rounds in taken.items():
+        label = f"{what}, {in_flight} in flight"
+        waits.add(label, "ms", *(each.p50_ms for each in rounds), is_rival=what.startswith("echo"))
+    waits.want_of("ms, inline, 16 in flight", "inline, 2 KB, 16 in flight", at_most=10)
+    for in_flight in (1, 16, 256):
+        p99 = max(each.p99_ms for each in taken["inline, 2 KB", in_flight])
+        waits.note(f"p99, inline, {in_flight} in flight: {p99:.0f} ms")

@@ -6,7 +6,6 @@ The parts are measured one by one in a loop, so their sum is a little more or le
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -33,11 +32,12 @@ from pipestream.kafka.records import InputRecord
 from pipestream.objects.store import open_store
 from pipestream.settings import Settings
 from pipestream.wire import PipeStream
+from pipestream_testing.bench import sized
 
 pytestmark = pytest.mark.slow
 
 # Rounds so short that most are not interrupted on a busy machine; the best one counts.
-ROUNDS, CALLS = 100, 50
+ROUNDS, CALLS = sized(100, 20), 50
 
 # Five conditions, of which one holds, as in bench_engine.py.
 GRAPH = b"""
@@ -106,7 +106,7 @@ def served(tmp_path):
         yield ServedGraph(ActiveGraph(1, built(graph)), settings, "here:1", store), settings, store
 
 
-def test_stages_of_a_handoff(served):
+def test_stages_of_a_handoff(served, scenario):
     graph, settings, store = served
     doors = Doors(SimpleNamespace(directory=Directory({"bench": graph}, 1)), settings, "bench")
     data = request_bytes()
@@ -133,14 +133,14 @@ def test_stages_of_a_handoff(served):
         "metrics": lambda: _meter(carrier.services.meter, output.size_bytes),
         "the accepted log: queue, record, window": lambda: None,
     }
-    print(f"\nload of the machine: {os.getloadavg()}")
     rows = {name: cpu_us(call) for name, call in parts.items()}
     rows["the accepted log: queue, record, window"] = _accepted_us(settings, [output], answer)
     rows["whole handoff, one by one"], rows["whole handoff, in batches of 50"] = asyncio.run(
         _whole(Desk(settings, _slots(), store), doors, data)
     )
+    made = scenario("engine-stages", "The parts of an inline handoff between gRPC and Kafka, without any server")
     for name, microseconds in rows.items():
-        print(f"{name:42} {microseconds:7.1f} µs")
+        made.add(name.strip(), "µs of CPU a call", microseconds)
 
 
 def _meter(meter, size_bytes: int) -> None:

@@ -14,42 +14,40 @@ from pathlib import Path
 
 import pytest
 
-from pipestream.kafka.clients import idempotent_producer
 from pipestream.settings import Settings
-from pipestream.topics.admin import TopicAdmin
-from pipestream.topics.required import Purpose, TopicSpec
-from pipestream.wire import PipeStream
 from pipestream_testing.bench import sized
-from pipestream_testing.pipeline import Pipeline, read_topic
+from pipestream_testing.contenders import Contenders
+from pipestream_testing.courses import INLINE, check_outputs, make_pipeline, make_topic, send_inline
 from pipestream_testing.rival_loops import pass_on_in_transactions, pass_on_one_by_one
-from pipestream_testing.rivals import run_rival
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 PARTITIONS = 4
 COUNT = sized(100_000, 20_000)
 COUNT_ONE_BY_ONE = sized(2_000, 500)
-ROUNDS = sized(3, 2)
+ROUNDS = sized(4, 2)
 
-GRAPH = """
+GRAPH = f"""
 graph: NAME
 cluster: NAME
 datasources:
-  - {id: DATASOURCE, account: acme, entry: first, partitions: 4,
-     persistence: {persist_pipedoc: false, max_inline_size_bytes: 100000}}
+  - {{id: DATASOURCE, account: acme, entry: first, partitions: {PARTITIONS}, {INLINE}}}
 nodes:
-  - {id: first, type: connector}
-  - {id: second, type: connector, partitions: 4}
+  - {{id: first, type: connector}}
+  - {{id: second, type: connector, partitions: {PARTITIONS}}}
 edges:
-  - {from: first, to: second}
+  - {{from: first, to: second}}
 """
+
+OURS, TRANSACTIONS, QUIX = "pipestream", "transactional loop", "Quix Streams, exactly once"
+PER_CORE = "documents per core second"
 
 
 @dataclass(frozen=True, slots=True)
 class Took:
     """How long a contender took, and how much of a core it used."""
 
-    seconds: float
+    wall_s: float
     cpu_s: float
 
 
@@ -60,44 +58,19 @@ class Work:
     settings: Settings
     unique: str
     folder: Path
+    contenders: Contenders
 
     @property
     def source(self) -> str:
         return f"intake.{self.unique}"
 
-    def fill(self) -> None:
-        producer = idempotent_producer(self.settings)
-        for number in range(COUNT):
-            stream = PipeStream()
-            stream.document.doc_id = f"doc-{number:07}"
-            stream.document.search_metadata.body = "x" * 1_000
-            key = stream.document.doc_id.encode()
-            producer.produce(self.source, stream.SerializeToString(), key, partition=number % PARTITIONS)
-            if number % 10_000 == 0:
-                producer.flush()
-        assert producer.flush(120) == 0
-
     def own_topic(self, name: str) -> str:
-        topic = f"{self.unique}.{name}"
-        TopicAdmin(self.settings).create([TopicSpec(topic, PARTITIONS, None, Purpose.NODE)])
-        return topic
+        return make_topic(self.settings, f"{self.unique}.{name}", PARTITIONS)
 
-    def pipeline(self, name: str) -> Pipeline:
-        file = self.folder / f"{name}.yaml"
-        file.write_text(GRAPH.replace("NAME", f"{self.unique}-{name}").replace("DATASOURCE", self.unique))
-        made = Pipeline(self.settings, file)
-        made.create_topics()
-        return made
-
-
-def check(settings: Settings, topic: str, count: int) -> None:
-    """Check that all documents are in a topic, each once, and in the order of the partition that they came from."""
-    ways: dict[tuple[int, int], list[int]] = {}
-    for found in read_topic(settings, topic):
-        number = int(found.doc_id.removeprefix("doc-"))
-        ways.setdefault((number % PARTITIONS, found.record.partition), []).append(number)
-    assert sum(map(len, ways.values())) == count
-    assert all(numbers == sorted(set(numbers)) for numbers in ways.values()), "repeated or out of order"
+    def pipeline(self, name: str):
+        return make_pipeline(
+            self.settings, self.folder, f"{self.unique}-{name}", GRAPH.replace("DATASOURCE", self.unique)
+        )
 
 
 def timed(work: Callable[[], object]) -> Took:
@@ -108,54 +81,53 @@ def timed(work: Callable[[], object]) -> Took:
 
 def ours(work: Work, number: int) -> Took:
     pipeline = work.pipeline(f"ours{number}")
-    took = timed(lambda: pipeline.drain(work.source, f"run-{number}"))
-    check(work.settings, f"pipestream.{work.unique}-ours{number}.second", COUNT)
+    took = timed(lambda: pipeline.run(work.source, f"run-{number}"))
+    check_outputs(work.settings, f"pipestream.{work.unique}-ours{number}.second", COUNT, partitions=PARTITIONS)
+    pipeline.check_ledger_tiles(work.source)
     return took
 
 
 def transactions(work: Work, number: int) -> Took:
     target = work.own_topic(f"transactions{number}")
     took = timed(partial(pass_on_in_transactions, work.settings, work.source, target, PARTITIONS, COUNT))
-    check(work.settings, target, COUNT)
+    check_outputs(work.settings, target, COUNT, partitions=PARTITIONS)
     return took
 
 
 def one_by_one(work: Work, number: int) -> Took:
     target = work.own_topic(f"single{number}")
-    return timed(partial(pass_on_one_by_one, work.settings, work.source, target, PARTITIONS, COUNT_ONE_BY_ONE))
+    took = timed(partial(pass_on_one_by_one, work.settings, work.source, target, PARTITIONS, COUNT_ONE_BY_ONE))
+    check_outputs(work.settings, target, COUNT_ONE_BY_ONE, partitions=PARTITIONS)
+    return took
 
 
 def quix(work: Work, number: int) -> Took:
     target, group = work.own_topic(f"quix{number}"), f"{work.unique}-quix{number}"
-    broker, state = work.settings.kafka_bootstrap, work.folder / group
-    took = Took(*run_rival("quix_pass_through.py", broker, work.source, target, group, COUNT, state))
-    check(work.settings, target, COUNT)
+    place = {"broker": work.settings.kafka_bootstrap, "source": work.source, "target": target}
+    job = {**place, "group": group, "count": COUNT, "state": str(work.folder / group)}
+    took = Took(**work.contenders.rival("quix_pass_through.py").run(job))
+    check_outputs(work.settings, target, COUNT, partitions=PARTITIONS)
     return took
 
 
-def test_pass_through_of_inline_documents(settings, unique, tmp_path, scenario):
-    work = Work(settings, unique, tmp_path)
+def test_pass_through_of_inline_documents(settings, unique, tmp_path, scenario, contenders):
+    work = Work(settings, unique, tmp_path, contenders)
     work.pipeline("fill")
-    work.fill()
-    contenders = {
-        "pipestream": (ours, COUNT),
-        "transactional loop": (transactions, COUNT),
-        "Quix Streams, exactly once": (quix, COUNT),
+    send_inline(settings, work.source, COUNT, partitions=PARTITIONS)
+    runs = {
+        OURS: (ours, COUNT),
+        TRANSACTIONS: (transactions, COUNT),
+        QUIX: (quix, COUNT),
         "loop, a commit each": (one_by_one, COUNT_ONE_BY_ONE),
     }
-    taken: dict[str, list[Took]] = {name: [] for name in contenders}
+    taken: dict[str, list[Took]] = {name: [] for name in runs}
     for number in range(ROUNDS):
-        for name, (run, _) in contenders.items():
+        for name, (run, _) in runs.items():
             taken[name].append(run(work, number))
     made = scenario("pass-through", "Pass on inline documents of 1 KB, exactly once")
-    for unit, cost in (("documents/s", "seconds"), ("documents per core second", "cpu_s")):
-        for name, (_, count) in contenders.items():
+    for unit, cost in (("documents/s", "wall_s"), (PER_CORE, "cpu_s")):
+        for name, (_, count) in runs.items():
             rates = [count / getattr(took, cost) for took in taken[name]]
-            made.add(name, unit, *rates, is_rival=name != "pipestream")
-    per_core = {each.contender: each.median for each in made.measured[len(contenders) :]}
-    made.want(
-        "of the transactional loop, per core", per_core["pipestream"] / per_core["transactional loop"], at_least=0.85
-    )
-    made.want(
-        "times Quix Streams, per core", per_core["pipestream"] / per_core["Quix Streams, exactly once"], at_least=1
-    )
+            made.add(name, unit, *rates, is_rival=name != OURS)
+    made.want_ratio("of the transactional loop, per core", OURS, TRANSACTIONS, PER_CORE, at_least=0.85)
+    made.want_ratio("times Quix Streams, per core", OURS, QUIX, PER_CORE, at_least=1)

@@ -5,110 +5,56 @@ Run one of them with ``make bench ARGS="-k warm"`` or ``-k spark``.
 
 from __future__ import annotations
 
-import statistics
-import threading
-import time
-from contextlib import closing, contextmanager
-
 import pytest
-from confluent_kafka import OFFSET_END, TopicPartition
 
 from pipestream.kafka.broker import Broker
-from pipestream.kafka.clients import idempotent_producer, range_consumer
 from pipestream.leases import TopicMode
-from pipestream.settings import CONFIG_VARIABLE
 from pipestream.stream.executors import RunnerExecutor
 from pipestream.stream.windows import Windows
-from pipestream.wire import PipeStream
+from pipestream_testing.bench import sized
+from pipestream_testing.courses import make_pipeline
+from pipestream_testing.latency import measure_latency
 from pipestream_testing.streams import StreamThread, set_mode
-from pipestream_testing.waiting import wait_until
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
-DOCUMENTS = 40
+DOCUMENTS = sized(60, 10)
 PAUSE_S = 0.3
-WARM_UP = 5
 # What the product promises, in seconds.
 WARM_P50_S, SPARK_P50_S = 0.5, 1.5
 
 
-@contextmanager
-def watching(settings, topic):
-    """Yield when each document was first seen in a topic by a reader of committed records, by its key."""
-    seen: dict[str, float] = {}
-    is_over = threading.Event()
-    is_ready = threading.Event()
-
-    def read():
-        with closing(range_consumer(settings, "latency")) as consumer:
-            partitions = Broker(settings).identify(topic).partitions
-            consumer.assign([TopicPartition(topic, partition, OFFSET_END) for partition in partitions])
-            while not is_over.is_set():
-                message = consumer.poll(0.05)
-                if message is not None and message.error() is None:
-                    seen.setdefault(message.key().decode(), time.monotonic())
-                elif message is not None:
-                    is_ready.set()  # at the end of a partition: the reader is in place
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    assert is_ready.wait(120)
-    try:
-        yield seen
-    finally:
-        is_over.set()
-        thread.join()
-
-
-def measure(pipeline, topic, output):
-    """Publish documents one by one, and return how long each took to come out, in seconds and in order."""
-    producer = idempotent_producer(pipeline.settings)
-    sent: dict[str, float] = {}
-    with watching(pipeline.settings, output) as seen:
-        for number in range(DOCUMENTS):
-            stream = PipeStream()
-            stream.document.doc_id = stream.document.search_metadata.title = f"doc-{number}"
-            sent[f"doc-{number}"] = time.monotonic()
-            producer.produce(topic, stream.SerializeToString(), key=f"doc-{number}".encode(), partition=number % 2)
-            producer.flush(60)
-            if number < WARM_UP:
-                wait_until(lambda: len(seen) == len(sent), "it did not come out", timeout_s=400)
-            time.sleep(PAUSE_S)
-        wait_until(lambda: len(seen) == len(sent), "not all came out")
-    return [seen[key] - sent[key] for key in list(sent)[WARM_UP:]]
-
-
-def report(name, took):
-    cuts = statistics.quantiles(took, n=100)
-    print(
-        f"\n{name}, {len(took)} documents, one every {PAUSE_S:g} s: publish to committed output "
-        f"p50 {cuts[49]:.3f} s, p90 {cuts[89]:.3f} s, p99 {cuts[98]:.3f} s, most {max(took):.3f} s"
-    )
-    return cuts[49]
-
-
-def test_a_warm_stream_has_a_document_out_in_half_a_second(pipeline, unique):
-    topic = f"intake.{unique}"
+def measure(pipeline, **options):
+    name = pipeline.graph.graph_id
+    topic = f"intake.{name}"
     set_mode(pipeline.settings, topic, TopicMode.STREAMING)
-    with StreamThread(pipeline, topic):
-        took = measure(pipeline, topic, f"pipestream.{unique}.second")
+    with StreamThread(pipeline, topic, **options):
+        return measure_latency(
+            pipeline.settings, topic, f"pipestream.{name}.second", documents=DOCUMENTS, pause_s=PAUSE_S
+        )
 
-    assert report("warm stream", took) < WARM_P50_S
+
+def report(made, contender, took, most_s):
+    made.add(contender, "s", *took)
+    made.want_of("seconds, p50", contender, at_most=most_s)
+
+
+def test_a_warm_stream_has_a_document_out_in_half_a_second(pipeline, scenario):
+    took = measure(pipeline)
+    made = scenario("latency-warm-stream", f"Publish to committed output by a warm stream, one every {PAUSE_S:g} s")
+    report(made, "pipestream, warm stream", took, WARM_P50_S)
 
 
 @pytest.mark.spark
-def test_a_stream_on_spark_has_a_document_out_in_one_and_a_half_seconds(pipeline, unique, config_file, monkeypatch):
+def test_a_stream_on_spark_has_a_document_out_in_one_and_a_half_seconds(
+    session_settings, graph_text, unique, tmp_path, spark, scenario
+):
     from pipestream_spark.runner import SparkRunner
-    from pipestream_spark.warm_session import WarmSession
 
-    monkeypatch.setenv(CONFIG_VARIABLE, str(config_file))
-    topic = f"intake.{unique}"
-    set_mode(pipeline.settings, topic, TopicMode.STREAMING)
-    with closing(WarmSession("latency")) as session:
-        runner = SparkRunner("latency", session.find)
-        windows = Windows(session.find_most_windows)
-        executor = RunnerExecutor(pipeline.settings, runner, runner.cancel, Broker(pipeline.settings), windows)
-        with StreamThread(pipeline, topic, executor=executor):
-            took = measure(pipeline, topic, f"pipestream.{unique}.second")
-
-    assert report("stream on Spark", took) < SPARK_P50_S
+    pipeline = make_pipeline(session_settings, tmp_path, unique, graph_text)
+    runner = SparkRunner("latency", spark.find)
+    windows = Windows(spark.find_most_windows)
+    executor = RunnerExecutor(pipeline.settings, runner, runner.cancel, Broker(pipeline.settings), windows)
+    took = measure(pipeline, executor=executor)
+    made = scenario("latency-spark-stream", f"Publish to committed output by a Spark stream, one every {PAUSE_S:g} s")
+    report(made, "pipestream, stream on Spark", took, SPARK_P50_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
@@ -18,15 +19,26 @@ text { font: 13px system-ui, sans-serif; fill: #24292f }
 """
 
 
-def write_plots(scenarios: list[Scenario], folder: Path) -> None:
-    """Write a plot per scenario and unit, since bars of different units do not compare."""
+def plots(scenario: Scenario) -> dict[str, str]:
+    """Return a plot for each unit of a scenario, by the name of its file: bars of different units do not compare."""
+    units = list(dict.fromkeys(each.unit for each in scenario.measured))
+    return {
+        f"{scenario.name}{f'-{index + 1}' if index else ''}.svg": _plot(
+            f"{scenario.title} ({unit})", [each for each in scenario.measured if each.unit == unit]
+        )
+        for index, unit in enumerate(units)
+    }
+
+
+def write_plots(scenarios: Iterable[Scenario], folder: Path) -> None:
+    """Write the plots of scenarios, and delete those of scenarios that are no more."""
     folder.mkdir(parents=True, exist_ok=True)
-    for scenario in scenarios:
-        units = list(dict.fromkeys(each.unit for each in scenario.measured))
-        for index, unit in enumerate(units):
-            suffix = f"-{index + 1}" if index else ""
-            rows = [each for each in scenario.measured if each.unit == unit]
-            (folder / f"{scenario.name}{suffix}.svg").write_text(_plot(f"{scenario.title} ({unit})", rows))
+    made = {name: text for scenario in scenarios for name, text in plots(scenario).items()}
+    for file in folder.glob("*.svg"):
+        if file.name not in made:
+            file.unlink()
+    for name, text in made.items():
+        (folder / name).write_text(text)
 
 
 def _plot(title: str, rows: list[Measured]) -> str:

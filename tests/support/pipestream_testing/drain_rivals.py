@@ -1,25 +1,25 @@
-"""One contender of the drain's benchmark, in a process of its own: ``python drain_rivals.py CONTENDER JOB_FILE``.
+"""Contenders of the benchmarks of drains: ``python drain_rivals.py CONTENDER``, with a job in JSON on each line.
 
 All do the same to the records of a range: fetch the document, decide over five conditions, save it under another name.
 ``drain`` is the product's task. ``loop`` is the plain way: one record after the other, boto3 or plain files, an offset
-committed after each. ``objects`` only gets and puts, with nothing around it: what the store allows. Prints the seconds
-of wall and CPU time, the most memory, and how many requests our client made to the object store, as JSON.
+committed after each. ``objects`` only gets and puts, with nothing around it: what the store allows. ``run`` is a whole
+run of the product, from lease to ledger. Each job is answered by a line of JSON: when it began and ended, seconds of
+wall and CPU time, the most memory so far, and how many requests our client made to the object store.
 
-It imports only what earlier versions of the product have too, so that the same file measures those.
+All but ``run`` import only what earlier versions of the product have too, so that the same file measures those.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
-import resource
+import os
 import sys
 import time
 from base64 import b64decode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from urllib.parse import unquote, urlsplit
 
 import boto3
@@ -30,35 +30,70 @@ from pipestream.drain.task import drain_ranges
 from pipestream.engine.graph_conditions import compile_conditions
 from pipestream.graph.proto import restore
 from pipestream.objects.store import ObjectStore, open_store
-from pipestream.settings import load_settings
+from pipestream.settings import CONFIG_VARIABLE, load_settings
 from pipestream.wire import PipeDoc, PipeStream
 
 THREADS = 16
 
 
 def main() -> None:
-    contender, file = sys.argv[1:]
-    job = json.loads(Path(file).read_text())
-    settings = load_settings()
-    run = {"drain": drain, "loop": loop, "objects": objects}[contender]
-    counters = [count_calls(name) for name in ("get", "put", "get_range") if hasattr(ObjectStore, name)]
-    wall, cpu = time.perf_counter(), time.process_time()
-    run(job, settings)
-    took = {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
-    peak_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({**took, "peak_bytes": peak_bytes, "requests": sum(map(next, counters))}))
+    run = {"drain": drain, "loop": loop, "objects": objects, "run": run_topic}[sys.argv[1]]
+    calls = count_calls("get", "put", "get_range")
+    answers = _own_output()
+    for line in sys.stdin:
+        job = json.loads(line)
+        os.environ[CONFIG_VARIABLE] = job["config"]
+        settings = load_settings()
+        calls.clear()
+        began, wall, cpu = time.time(), time.perf_counter(), time.process_time()
+        run(job, settings)
+        figures = {
+            "wall_s": time.perf_counter() - wall,
+            "cpu_s": time.process_time() - cpu,
+            "began": began,
+            "ended": time.time(),
+            "peak_bytes": _peak_bytes(),
+            "requests": len(calls),
+        }
+        answers.write(json.dumps(figures) + "\n")
+        answers.flush()
 
 
-def count_calls(name: str) -> itertools.count[int]:
-    """Count the calls of a method of the object store; the next value is their number."""
-    method, calls = getattr(ObjectStore, name), itertools.count()
+def _peak_bytes() -> int:
+    """Return the most memory that this process had. (``ru_maxrss`` begins with that of the process that started it.)"""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
-    def counted(*arguments: Any, **options: Any) -> Any:
-        next(calls)  # atomic, and threads share it
-        return method(*arguments, **options)
 
-    setattr(ObjectStore, name, counted)
+def _own_output() -> TextIO:
+    """Return the standard output, and let everyone else write to the standard error instead."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return answers
+
+
+def count_calls(*names: str) -> list[None]:
+    """Return a list that gets longer by one with each call of these methods of the object store."""
+    calls: list[None] = []
+
+    def counting(method: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any, **options: Any) -> Any:
+            calls.append(None)  # atomic, and threads share it
+            return method(*arguments, **options)
+
+        return counted
+
+    for name in names:
+        if hasattr(ObjectStore, name):
+            setattr(ObjectStore, name, counting(getattr(ObjectStore, name)))
     return calls
+
+
+def run_topic(job: dict[str, Any], settings: Any) -> None:
+    from pipestream_testing.pipeline import Pipeline
+
+    report = Pipeline(settings, Path(job["graph_file"])).run(job["topic"], job["run_id"])
+    assert report.status == "drained", report
 
 
 def drain(job: dict[str, Any], settings: Any) -> None:
