@@ -24,7 +24,7 @@ from pipestream_testing.courses import FIVE_CONDITIONS, Course, make_pipeline, m
 pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
 DOCUMENTS = int(os.environ.get("BENCH_DOCUMENTS", sized("4000", "1000")))
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", sized("4", "2")))
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", sized("3", "2")))
 BEFORE = os.environ.get("BENCH_BEFORE", "")
 SIZES = {"1 KB": 1_000, "10 KB": 10_000}
 CASES = sized(

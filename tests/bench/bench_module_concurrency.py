@@ -20,7 +20,7 @@ LATENCY_S = 0.020
 CONCURRENCY = 32
 DOCUMENTS = sized(16_000, 4_800)
 DOCUMENTS_ONE_BY_ONE = sized(200, 50)
-ROUNDS = sized(4, 2)
+ROUNDS = sized(3, 2)
 
 GRAPH = f"""
 graph: NAME

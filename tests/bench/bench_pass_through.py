@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.slow]
 PARTITIONS = 4
 COUNT = sized(100_000, 20_000)
 COUNT_ONE_BY_ONE = sized(2_000, 500)
-ROUNDS = sized(4, 2)
+ROUNDS = sized(3, 2)
 
 GRAPH = f"""
 graph: NAME

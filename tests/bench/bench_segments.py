@@ -18,7 +18,7 @@ from pipestream_testing.courses import FIVE_CONDITIONS, Course, make_pipeline
 
 pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
-ROUNDS = sized(4, 2)
+ROUNDS = sized(3, 2)
 SIZES = {"1 KB": 1_000, "10 KB": 10_000}
 # Opening a producer and a consumer takes most of a second, so a fast contender needs more documents for its rate.
 COUNTS = {"objects": sized(4_000, 1_000), "segments": sized(20_000, 6_000)}
