@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import json
 import os
 import socket
@@ -89,16 +90,40 @@ def drains_of(dag) -> list[DrainOperator]:
     return [task for task in dag.tasks if isinstance(task, DrainOperator)]
 
 
-def test_the_shipped_graphs_become_dags_without_import_errors():
-    bag = parse(REPOSITORY / "dags")
+RUN_BY = {
+    "pipestream_sample": (
+        "test_dags_run.py",
+        "test_a_run_carries_every_document_from_the_folder_to_its_end",
+    ),
+    "pipestream_sample.approve": (
+        "test_approvals.py",
+        "test_an_approved_purge_does_what_the_request_showed_and_records_who_decided",
+    ),
+    "pipestream_ingest_sample-files": (
+        "test_end_to_end.py",
+        "test_the_ingestion_dag_stores_the_files_on_s3_and_publishes_each_once",
+    ),
+    "pipestream_upkeep": (
+        "test_end_to_end.py",
+        "test_the_upkeep_dag_joins_the_files_of_the_ledger_and_changes_nothing_in_it",
+    ),
+}
+"""Every DAG that ships, and the test in which Airflow runs it to its end: from the same DAG file, with a graph of the
+test's own names."""
+
+
+@pytest.mark.parametrize("folder", ["dags", "pipestream/samples/project/dags"])
+def test_the_shipped_graphs_become_dags_without_import_errors_and_airflow_runs_each_in_a_test(folder):
+    bag = parse(REPOSITORY / folder)
 
     assert bag.import_errors == {}
-    assert set(bag.dags) == {
-        "pipestream_sample",
-        "pipestream_sample.approve",
-        "pipestream_ingest_sample-files",
-        "pipestream_upkeep",
-    }
+    assert set(bag.dags) == RUN_BY.keys()
+    for file, test in RUN_BY.values():
+        tree = ast.parse((Path(__file__).parent / file).read_text())
+        found = {each.name: each.decorator_list for each in tree.body if isinstance(each, ast.FunctionDef)}
+        assert test in found, f"{file} has no {test}"
+        marks = [ast.unparse(each) for each in found[test]]
+        assert "pytest.mark.slow" not in marks, f"the default run leaves {test} out"
 
 
 @pytest.mark.parametrize("text", [CHAIN, CYCLE, FUSED])
@@ -500,6 +525,7 @@ SERIALIZE = """
 import json, sys
 from pathlib import Path
 from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.definitions.param import ParamsDict
 from airflow.serialization.serialized_objects import DagSerialization
 
 folder = Path(sys.argv[1])
