@@ -68,13 +68,13 @@ def test_a_drain_killed_around_its_segments_loses_and_repeats_nothing(
 
 @pytest.mark.parametrize("point", by_length((faults.SEGMENTS_BUILT,), faults.SEGMENT_POINTS[:3]))
 def test_a_late_put_of_an_overtaken_drain_changes_no_document(
-    pipeline, documents, fill, start_drain, drain_when_free, check_segments, point
+    pipeline, documents, fill, start_drain, drain_after_death, check_segments, point
 ):
     fill(pipeline, documents)
-    stale = start_drain(pipeline, "stale", f"{point}=stop")
+    stale = start_drain(pipeline, "stale", f"{point}=stop", lease_ttl_s=60.0)
     stale.wait_until_stopped()
     stopped_at = time.monotonic()
-    drain_when_free(pipeline, "new")
+    drain_after_death(pipeline, "new")
     with open_store(pipeline.settings.store_uri, pipeline.settings) as store:
         before = {key: store.get(key) for key in store.list("segments")}
 

@@ -96,14 +96,14 @@ def test_a_drain_in_sub_ranges_killed_at_any_step_loses_and_repeats_nothing(
 
 @pytest.mark.parametrize("point", by_length([faults.PIECES_GATHERED], faults.SUB_RANGE_POINTS[:-1]))
 def test_a_drain_in_sub_ranges_that_was_stopped_and_overtaken_commits_nothing_more(
-    in_sub_ranges, make_pipeline, documents, fill, check, topic, start_drain, drain_when_free, point
+    in_sub_ranges, make_pipeline, documents, fill, check, topic, start_drain, drain_after_death, point
 ):
     pipeline = in_sub_ranges()
     fill(pipeline, documents)
-    stale = start_drain(pipeline, "stale", f"{point}=stop")
+    stale = start_drain(pipeline, "stale", f"{point}=stop", lease_ttl_s=60.0)
     stale.wait_until_stopped()
     stopped_at = time.monotonic()
-    drain_when_free(make_pipeline(), "new")  # one task per partition, under the same transactional ids
+    drain_after_death(make_pipeline(), "new")  # one task per partition, under the same transactional ids
     recovered_s = time.monotonic() - stopped_at
     before = pipeline.group_offsets(topic), pipeline.entries(topic)
 

@@ -15,7 +15,7 @@ from pipestream.drain.report import read_outcome
 from pipestream.errors import SparkRefused
 from pipestream.leases import open_lease_store
 from pipestream.rpc.spark_connect import connect_place
-from pipestream_spark.connect import open_session, session_id
+from pipestream_spark.connect import open_session
 from pipestream_testing.drains import DrainProcess, Gate
 from pipestream_testing.pipeline import Pipeline
 
@@ -106,22 +106,6 @@ def test_a_drain_that_is_asked_to_end_cancels_its_tasks_and_frees_its_lease(pipe
     assert again.wait() == 0, again.log
     assert pipeline.doc_ids(f"pipestream.{unique}.second") == Counter("ab")
     pipeline.check_ledger_tiles(topic)
-
-
-def test_after_somebody_closed_the_session_drains_use_the_next_one(pipeline, unique, start):
-    topic = f"intake.{unique}"
-    pipeline.send(topic, ["a"])
-    session = open_session(connect_place(pipeline.settings))
-    closed = session.session_id
-    session.stop()
-
-    drain = start(topic, "run-1")
-
-    assert drain.wait() == 0, drain.log
-    now = open_session(connect_place(pipeline.settings))
-    with closing(now.client):
-        ids = [session_id(generation) for generation in range(20)]
-        assert ids.index(now.session_id) == ids.index(closed) + 1
 
 
 def test_a_client_with_another_token_is_refused_and_the_server_tells_nothing(pipeline):
