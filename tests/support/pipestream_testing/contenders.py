@@ -43,6 +43,8 @@ class Contender:
 
     def begin(self, job: Mapping[str, Any]) -> None:
         """Begin a job, and return at once."""
+        if self._process is not None and self._process.poll() is not None:
+            self.stop()  # it died after its last answer, which must not fail this job too
         if self._process is None:
             self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
             self._process = subprocess.Popen(
