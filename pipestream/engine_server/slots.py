@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -42,7 +42,11 @@ class _Held:
 
     @property
     def is_ours(self) -> bool:
-        return self.keeper is None or not self.keeper.lost.is_set()
+        try:
+            self.check()
+        except LeaseLost:
+            return False
+        return True
 
     def check(self) -> None:
         """Ask the lease of now, which may have come after the slot was started.
@@ -144,7 +148,7 @@ class Slots:
         while not self._stop.wait(min(2.0, self._settings.lease_ttl_s / 5)):
             try:
                 if self._settings.leases == NO_LEASES:
-                    self._restart_stopped()
+                    self._restart_stopped(list(self._held))
                 else:
                     self._look()
             except PipestreamError as error:
@@ -161,19 +165,22 @@ class Slots:
     def _look(self) -> None:
         """Bring the slots of this process and of the others into balance.
 
-        1. Say that this process is there.
-        2. See who holds what.
-        3. Start slots again that stopped, and give up those whose lease is lost.
-        4. Take what is free, up to a fair share (``leases/shares.py``).
-        5. Give one back where this process has more than its share.
+        1. Start leased slots again that stopped, and give up those whose lease is lost. It is done first because it
+           needs no lease store, which may be away.
+        2. Say that this process is there.
+        3. See who holds what.
+        4. Start slots again that stopped and have no lease yet, unless another process has leased them.
+        5. Take what is free, up to a fair share (``leases/shares.py``).
+        6. Give one back where this process has more than its share.
         """
+        self._restart_stopped([number for number, held in self._held.items() if held.keeper is not None])
         self._join()
         holders = {each.slot: each.holder for each in self._store.assignments(self._slots_name) if each.holder}
         members = {each.holder for each in self._store.assignments(self._members_name) if each.holder}
         members = {self._holder, *(each for each in members if not self._is_dead(each))}
         self._owners = {number: address_of(holder) for number, holder in holders.items()}
         self._yield_to_lessees(holders)
-        self._restart_stopped()
+        self._restart_stopped(list(self._held))
         # Workers of this parent that have not joined yet get their share, too.
         expected = {f"worker {number}" for number in range(len(members), self._place.workers)}
         self._take_free(holders, self._share(holders, members | expected))
@@ -193,8 +200,9 @@ class Slots:
                 continue  # another process was faster
             return
 
-    def _restart_stopped(self) -> None:
-        for number, held in list(self._held.items()):
+    def _restart_stopped(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            held = self._held[number]
             if not held.is_ours:
                 log.warning("slot %d of the engine is given up: its lease is lost", number)
                 self._give_back(number, 0)
@@ -244,6 +252,7 @@ class Slots:
             if keeper is not None:
                 keeper.__exit__(None, None, None)
             raise
+        self._free_since.pop(number, None)
         self._owners = {**self._owners, number: self._address}
         log.info("slot %d of %d of the engine is here", number, self.count)
 

@@ -96,6 +96,23 @@ def test_a_slot_that_was_fenced_though_its_lease_is_ours_starts_again(settings, 
     assert slots.for_key("a").submit(Submission([], b"ok", "a")).result(120) == b"ok"
 
 
+def test_a_fenced_slot_starts_again_also_while_the_lease_store_is_away(settings, unique, start_slots, tmp_path):
+    folder = tmp_path / "leases"
+    changes = {"engine_name": unique, "leases": "file", "lease_folder": folder, "lease_ttl_s": 600.0}
+    slots = start_slots(settings.model_copy(update=changes), "host:1")
+    folder.rename(tmp_path / "away")
+    folder.write_text("not a folder")  # else the store makes a new one
+    fencing = Slots(settings.model_copy(update={"engine_name": unique, "leases": "none"}), "other:1")
+    fencing.start()
+    fencing.close(30)
+    fenced = slots.held[0]
+    with pytest.raises(Exception, match="call again"):
+        fenced.submit(Submission([], b"ok", "a")).result(120)
+    wait_until(lambda: slots.held[0] is not fenced, "the slot was not started again")
+    folder.unlink()
+    (tmp_path / "away").rename(folder)
+
+
 @pytest.mark.parametrize("by_parent", [True, False])
 def test_a_restarted_engine_takes_the_slots_of_its_dead_predecessor_at_once(
     settings, unique, start_slots, tmp_path, by_parent
