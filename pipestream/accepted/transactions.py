@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from pipestream import faults
 from pipestream.accepted.queue import Pending
@@ -14,20 +16,28 @@ from pipestream.kafka.records import OutputRecord
 from pipestream.kafka.writer import TransactionalWriter
 from pipestream.settings import Settings
 
+# Kafka takes nothing for the next transaction of an id before the markers of its last one are written; the client then
+# waits 20 ms and asks again. With two ids in turn, the markers of the one are written during the transaction of the
+# other.
+_IDS = 2
 # An open transaction of a dead engine holds back the readers of every topic it wrote to. One that lives commits within
 # a second.
 _TRANSACTION_TIMEOUT_S = 10.0
 
 
 class Transactions:
-    """The transactional id ``TOPIC/SLOT``, and the slot's partition of the log. Used by one thread at a time."""
+    """The transactional ids of a slot, and its partition of the log. Used by one thread at a time.
+
+    The ids are used in turn, one transaction after the other. Whoever takes the slot over fences all of them before it
+    reads the log.
+    """
 
     def __init__(self, settings: Settings, topic: str, slot: int, slots: int) -> None:
         self._settings = settings
         self._topic = topic
         self._slot = slot
         self._slots = slots
-        self._writer: TransactionalWriter | None = None
+        self._writers: deque[TransactionalWriter] = deque()
         self._broker = Broker(settings)
         self._known_topics: frozenset[str] = frozenset()
 
@@ -37,10 +47,14 @@ class Transactions:
         self.restart()
 
     def restart(self) -> None:
-        """Fence every earlier producer of the slot, the own one among them."""
+        """Fence every earlier producer of the slot, the own ones among them."""
         self.close()
-        transactional_id = f"{self._topic}/{self._slot}"
-        self._writer = TransactionalWriter(self._settings, [transactional_id], self._topic, _TRANSACTION_TIMEOUT_S)
+        with ThreadPoolExecutor(_IDS) as pool:
+            starting = [pool.submit(self._start_writer, each) for each in transactional_ids(self._topic, self._slot)]
+        # Those that started are closed with the next try, where one did not.
+        self._writers.extend(each.result() for each in starting if each.exception() is None)
+        for each in starting:
+            each.result()
         self._known_topics = frozenset()
         faults.reach(faults.SLOT_FENCED)
 
@@ -57,7 +71,8 @@ class Transactions:
         :returns: the call whose output Kafka refuses for its size, and which of its outputs that is; then nothing was
             written.
         """
-        assert self._writer is not None
+        writer = self._writers[0]
+        self._writers.rotate()
         owners: list[tuple[Pending, int]] = []
         outputs: list[OutputRecord] = []
         for call in calls:
@@ -67,7 +82,7 @@ class Transactions:
         for value in encode_accepted(accepted, time_ms):
             outputs.append(OutputRecord(self._topic, None, value, partition=self._slot))
         try:
-            self._writer.commit(outputs)
+            writer.commit(outputs)
         except RecordTooLarge as error:
             if error.index >= len(owners):  # our own record, which is small: the topic's limit was changed
                 raise
@@ -88,7 +103,14 @@ class Transactions:
         return refused
 
     def close(self) -> None:
-        """Give the producer back."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
+        """Give the producers back."""
+        while self._writers:
+            self._writers.pop().close()
+
+    def _start_writer(self, transactional_id: str) -> TransactionalWriter:
+        return TransactionalWriter(self._settings, [transactional_id], self._topic, _TRANSACTION_TIMEOUT_S)
+
+
+def transactional_ids(topic: str, slot: int) -> list[str]:
+    """Return the ids under which a slot writes: ``TOPIC/SLOT``, ``TOPIC/SLOT/1`` and so on."""
+    return [f"{topic}/{slot}" + (f"/{number}" if number else "") for number in range(_IDS)]

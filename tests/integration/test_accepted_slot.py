@@ -10,17 +10,19 @@ import pytest
 
 from pipestream.accepted import AcceptedSlot, Submission, accepted_topic, content_digest
 from pipestream.accepted.queue import Pending
-from pipestream.accepted.transactions import Transactions
+from pipestream.accepted.transactions import Transactions, transactional_ids
 from pipestream.errors import (
     AcceptedLogInvalid,
     BrokerUnavailable,
     KeyReused,
+    ProducerFenced,
     RecordTooLarge,
     SlotFull,
     SlotStopped,
     TopicMissing,
 )
 from pipestream.kafka.records import OutputRecord
+from pipestream.kafka.writer import TransactionalWriter
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
 from pipestream_testing.accepted import read_values
@@ -103,6 +105,19 @@ def test_a_repeat_after_a_restart_is_answered_as_the_first_was(start_slot, engin
     answers = [slot.submit(submission(topic, f"k{n}", answer=b"second")).result(TIMEOUT_S) for n in range(50)]
     assert answers == [b"first"] * 50
     assert read_values(engine_settings, topic) == Counter(f"k{n}".encode() for n in range(50))
+
+
+def test_a_slot_that_starts_fences_its_predecessor_under_every_id(start_slot, engine_settings, topic):
+    log = accepted_topic(engine_settings.engine_name)
+    ids = transactional_ids(log, 0)
+    assert len(ids) == len(set(ids)) > 1, "two transactions in a row have different ids"
+    writers = [TransactionalWriter(engine_settings, [each], log) for each in ids]
+    start_slot()
+    for writer in writers:
+        with pytest.raises(ProducerFenced):
+            writer.commit([OutputRecord(topic, None, b"late")])
+        writer.close()
+    assert not read_values(engine_settings, topic)
 
 
 def test_a_call_without_a_key_is_accepted_every_time(start_slot, engine_settings, topic):
