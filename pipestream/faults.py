@@ -44,6 +44,8 @@ SLOT_FENCED = "slot-fenced"
 """A slot of the engine has fenced its predecessor and has not read the accepted log yet."""
 SLOT_READ = "slot-read"
 """It has read the log, and takes no call yet."""
+SEGMENTS_STORED = "segments-stored"
+"""Segments with documents of calls are stored, and no call that refers to them is submitted to a slot."""
 CALLS_GATHERED = "calls-gathered"
 """Calls are taken for a transaction that has not begun."""
 CALLS_COMMITTED = "calls-committed"
@@ -130,6 +132,7 @@ ALL_POINTS = tuple(
             *POINTS,
             *SEGMENT_POINTS,
             *SUB_RANGE_POINTS,
+            SEGMENTS_STORED,
             *SLOT_POINTS,
             *STREAM_POINTS,
             *UPLOAD_POINTS,

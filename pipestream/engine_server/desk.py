@@ -31,6 +31,7 @@ from pipestream.settings import Settings
 
 if TYPE_CHECKING:
     from pipestream.accepted import AcceptedSlot
+    from pipestream.drain.packing import Packer
     from pipestream.engine_server.slots import Slots
 
 
@@ -42,6 +43,8 @@ class Job:
     arrival: Arrival
     is_blocking: bool
     """Whether it calls a module, or fetches a document, and so must not run in the event loop."""
+    packer: Packer
+    """Puts documents of the graph into segments."""
     seen: Callable[[Emission], None] = lambda _: None
 
 
@@ -135,7 +138,7 @@ class Desk:
         An arrival whose output is too large for Kafka is given up, as in a drain.
         """
         while True:
-            await self.put(objects_of(results))
+            await self.put_results(jobs, results)
             try:
                 return await self.submit_soon(outputs_of(results), keyed, answer())
             except RecordTooLarge as error:
@@ -145,6 +148,12 @@ class Desk:
         """Store objects, together with those of other calls."""
         if objects:
             await self._putter.put(objects)
+
+    async def put_results(self, jobs: Sequence[Job], results: Sequence[RecordResult]) -> None:
+        """Store the objects of results, together with those of other calls. The outputs may then refer to segments."""
+        if not any(result.objects for result in results):
+            return
+        await self._putter.put_results([(job.packer, result) for job, result in zip(jobs, results, strict=True)])
 
     def submit_soon(self, outputs: Sequence[OutputRecord], keyed: Keyed, answer: bytes) -> asyncio.Future[bytes]:
         """Submit to the slot. The future has the answer once it is committed."""
@@ -201,11 +210,6 @@ def carry_job(job: Job, store: ObjectStore, deadline: float | None) -> RecordRes
     if isinstance(stream, PipestreamError):
         raise stream
     return job.carrier.carry(job.arrival, stream, job.seen, deadline)
-
-
-def objects_of(results: Sequence[RecordResult]) -> dict[str, bytes]:
-    """Return what has to be stored before the outputs are submitted."""
-    return {key: data for result in results for key, data in result.objects.items()}
 
 
 def outputs_of(results: Sequence[RecordResult]) -> list[OutputRecord]:

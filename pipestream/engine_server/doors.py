@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipestream.drain.packing import Packer
 from pipestream.engine.carry import Carrier
 from pipestream.engine.intake import Entrance
 from pipestream.engine_server.graphs import Directory, LiveGraphs
@@ -29,6 +30,7 @@ class Door:
     topic: str
     is_blocking: bool
     """Whether a module or a remote engine is called behind it."""
+    packer: Packer
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ class Doors:
         entrance = Entrance(local.graph, source.entry_node_id, served.graph.graph_id, source.datasource_id)
         carrier = Carrier(entrance, self._instance, local.services, self._settings)
         is_blocking = local.ways[source.entry_node_id].is_blocking
-        return Door(served, source, carrier, intake_topic(source.datasource_id), is_blocking)
+        return Door(served, source, carrier, intake_topic(source.datasource_id), is_blocking, local.packer)
 
 
 def _source(served: ServedGraph, datasource_id: str) -> Datasource:

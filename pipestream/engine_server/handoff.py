@@ -15,7 +15,7 @@ from pipestream.engine.dead_letter_record import FOR_GRAPH
 from pipestream.engine.intake import Arrival, settle_account
 from pipestream.engine_server.already_stored import refer_to_stored
 from pipestream.engine_server.calls import Caller
-from pipestream.engine_server.desk import Desk, Job, Keyed, give_up_refused, objects_of, outputs_of
+from pipestream.engine_server.desk import Desk, Job, Keyed, give_up_refused, outputs_of
 from pipestream.engine_server.doors import Choice, Doors
 from pipestream.errors import PipestreamError, RecordTooLarge, RequestInvalid
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import IntakeHandoffRequest, IntakeHandoffResponse
@@ -68,8 +68,11 @@ class _Carried:
     jobs: Sequence[Job]
     results: list[RecordResult]
 
+    def respond(self) -> IntakeHandoffResponse:
+        return _answer(self.jobs, self.results, self.begun.choice.reasons)
+
     def answer(self) -> bytes:
-        return _answer(self.jobs, self.results, self.begun.choice.reasons).SerializeToString()
+        return self.respond().SerializeToString()
 
 
 def handoff_key(request: IntakeHandoffRequest, given: str) -> str:
@@ -208,12 +211,23 @@ class Handoffs:
         if not handoffs:
             return []
         try:
-            await self._desk.put(objects_of([result for each in handoffs for result in each.results]))
+            await self._desk.put_results(
+                [job for each in handoffs for job in each.jobs],
+                [result for each in handoffs for result in each.results],
+            )
         except PipestreamError as error:
             return [error] * len(handoffs)
-        calls = [(outputs_of(each.results), each.begun.keyed, each.answer()) for each in handoffs]
+        responses = [each.respond() for each in handoffs]
+        own = [response.SerializeToString() for response in responses]
+        calls = [
+            (outputs_of(each.results), each.begun.keyed, answer) for each, answer in zip(handoffs, own, strict=True)
+        ]
         answers = await self._desk.submit_together(calls)
-        return [await self._settle(*each) for each in zip(handoffs, answers, strict=True)]
+        # The answer that counts is nearly always the own one, which need not be read again.
+        return [
+            Answered(response) if answer is mine else await self._settle(each, answer)
+            for each, response, mine, answer in zip(handoffs, responses, own, answers, strict=True)
+        ]
 
     async def _settle(self, handoff: _Carried, answer: bytes | BaseException) -> Answered | BaseException:
         """Return the outcome of one document. If Kafka refuses an output for its size, it is given up first."""
@@ -238,7 +252,7 @@ class Handoffs:
         is_reference = stream.HasField("document_ref")
         for door in doors:
             door.carrier.services.meter.received(door.topic, "grpc", [len(value)])
-        return [Job(door.carrier, arrival, door.is_blocking or is_reference) for door in doors]
+        return [Job(door.carrier, arrival, door.is_blocking or is_reference, door.served.own.packer) for door in doors]
 
     async def _store(self, begun: _Begun) -> bytes:
         """Put the document into the object store, and a reference to it on the intake topic.

@@ -149,7 +149,7 @@ class NodeCalls:
             Entrance(graph, node.node_id, graph.graph_id), self._instance, local.services, self._desk.settings
         )
         is_blocking = local.ways[node.node_id].is_blocking or stream.HasField("document_ref")
-        job = Job(carrier, Arrival(record, keyed.origin()), is_blocking, seen.note)
+        job = Job(carrier, Arrival(record, keyed.origin()), is_blocking, local.packer, seen.note)
         (result,) = results = await self._desk.carry([job], caller.deadline)
 
         response = ProcessNodeResponse(success=True, module_id=node.module)

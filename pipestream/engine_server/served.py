@@ -8,11 +8,12 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 
 from pipestream.deployment.versions import ActiveGraph
+from pipestream.drain.packing import Packer
 from pipestream.engine.process import Services
 from pipestream.engine.services import open_services
 from pipestream.errors import GraphInvalid, PipestreamError
 from pipestream.graph.flow import destination_of
-from pipestream.graph.model import Graph
+from pipestream.graph.model import Edge, Graph
 from pipestream.graph.proto import BuiltGraph
 from pipestream.modules.resolve import resolve_module
 from pipestream.objects.store import ObjectStore
@@ -37,6 +38,7 @@ class LocalGraph:
     graph: Graph
     services: Services
     ways: dict[str, Way]
+    packer: Packer
 
 
 class ServedGraph:
@@ -122,7 +124,10 @@ class ServedGraph:
         services = self._stack.enter_context(
             open_services(built, self._settings, usable, self._store, module_wait_s=0.0)
         )
-        return LocalGraph(graph, services, {node.node_id: _way(graph, node.node_id, problems) for node in nodes})
+        ways = {node.node_id: _way(graph, node.node_id, problems) for node in nodes}
+        # An edge that leads nowhere has no topic. Nothing gets to it: it is a problem of its node.
+        whole = replace(graph, edges=tuple(edge for edge in graph.edges if _leads_somewhere(edge, graph)))
+        return LocalGraph(graph, services, ways, Packer(whole, self._settings))
 
 
 def _find_problems(graph: Graph, settings: Settings) -> dict[str, list[str]]:
@@ -142,11 +147,15 @@ def _find_problems(graph: Graph, settings: Settings) -> dict[str, list[str]]:
         if wrong[node.module]:
             problems.setdefault(node.node_id, []).append(f"node {node.node_id}: {wrong[node.module]}")
     for edge in graph.edges:
-        if not edge.is_cross_cluster and edge.to_node_id not in graph.node_by_id:
+        if not _leads_somewhere(edge, graph):
             problems.setdefault(edge.from_node_id, []).append(
                 f"node {edge.from_node_id}: edge {edge.edge_id} leads to {edge.to_node_id}, which is not in the graph"
             )
     return problems
+
+
+def _leads_somewhere(edge: Edge, graph: Graph) -> bool:
+    return edge.is_cross_cluster or edge.to_node_id in graph.node_by_id
 
 
 def _module_problem(error: PipestreamError) -> str:
@@ -163,7 +172,7 @@ def _way(graph: Graph, node_id: str, problems: dict[str, list[str]]) -> Way:
         current = waiting.pop()
         found += problems.get(current, [])
         for edge in graph.edges_from.get(current, ()):
-            is_known = edge.is_cross_cluster or edge.to_node_id in graph.node_by_id
+            is_known = _leads_somewhere(edge, graph)
             if is_known and destination_of(edge, graph).is_fused and edge.to_node_id not in reached:
                 reached[edge.to_node_id] = None
                 waiting.append(edge.to_node_id)

@@ -189,9 +189,9 @@ NODE = Section(
               "Documents that a drain gives the module at once, for modules that wait. A Python function "
               "has to declare that it allows this."),
         Field("storage", Choice(STORAGES),
-              "How drains store the documents that leave the node for another one. objects: one object each (default); "
-              "segments: the small ones of a chunk together in one object; auto: segments for 32 documents and more, "
-              "so not for the small chunks of a topic that streams."),
+              "How the documents that leave the node for another one are stored. objects: one object each (default); "
+              "segments: the small ones of a chunk, or of calls at the same time, together in one object; auto: "
+              "segments for 32 documents and more, so not for the small chunks of a topic that streams."),
         Field("parser", Flag(), "Whether the module reads blobs, also where it does not declare it."),
         Field("hydration", HYDRATION, "Which blobs the module gets, and what is kept of them.",
               wire="hydration_config"),

@@ -10,8 +10,10 @@ import pytest
 
 from pipestream import faults
 from pipestream.deployment.versions import GraphVersions
+from pipestream.documents.references import place_of
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import EngineV1ServiceStub
 from pipestream.modules.remote import IDEMPOTENCY_KEY
+from pipestream.objects.store import open_store
 from pipestream_testing.engine_processes import EngineProcess, PersistentClients, documents_of
 from pipestream_testing.length import by_length
 from pipestream_testing.oracle import judge
@@ -26,9 +28,11 @@ KILLS = by_length(2, 8)
 LEASE_TTL_S = 5.0
 
 
-@pytest.fixture
-def engine_pipeline(make_pipeline, unique):
-    pipeline = make_pipeline(engine_name=unique, lease_ttl_s=LEASE_TTL_S, engine_slots=2)
+@pytest.fixture(params=["objects"])
+def engine_pipeline(make_pipeline, unique, request):
+    """A pipeline whose graph is applied. The parameter is how its first node stores documents."""
+    storage = ("  - id: first\n", f"  - id: first\n    storage: {request.param}\n")
+    pipeline = make_pipeline(storage, engine_name=unique, lease_ttl_s=LEASE_TTL_S, engine_slots=2)
     versions = GraphVersions(pipeline.settings)
     versions.save(pipeline.graph, applied_by="test")
     versions.close()
@@ -80,4 +84,28 @@ def _check_repeats(clients, requests, engine):
     with grpc.insecure_channel(engine.address) as channel, pytest.raises(grpc.RpcError) as refused:
         EngineV1ServiceStub(channel).IntakeHandoff(request, metadata=[(IDEMPOTENCY_KEY, key)], timeout=60)
     assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert engine.stop() == 0, engine.log
+
+
+@pytest.mark.parametrize("engine_pipeline", ["segments"], indirect=True)
+def test_an_engine_killed_between_a_segment_and_its_commit_loses_and_repeats_nothing(
+    engine_pipeline, engine, unique, tmp_path, rounds
+):
+    doc_ids = [f"{number % 2}-{number}" for number in range(DOCUMENTS // 2)]
+    clients = PersistentClients(engine.address, AT_ONCE)
+    once = {faults.VARIABLE: f"{faults.SEGMENTS_STORED}=kill@2", faults.ONCE_VARIABLE: str(tmp_path / "died")}
+    engine.start(once)
+    engine.wait_ready()
+    started = time.monotonic()
+    clients.hand_over(documents_of(unique, doc_ids))
+
+    assert (tmp_path / "died").exists(), "no worker was killed after it stored a segment"
+    verdict = judge(engine_pipeline, doc_ids, drained=())  # it reads every document where its record says it is
+    rounds.add("engine killed between a segment and its commit", verdict, time.monotonic() - started)
+    found = engine_pipeline.read(f"pipestream.{unique}.second")
+    named = {place.key for each in found if (place := place_of(each.stream)).is_in_segment}
+    with open_store(engine_pipeline.settings.store_uri, engine_pipeline.settings) as store:
+        stored = set(store.list("segments"))
+    assert named
+    assert stored - named, "the killed worker left a segment that no record refers to"
     assert engine.stop() == 0, engine.log
