@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from pipestream.engine_server.calls import read_caller
+from pipestream.engine_server.calls import Caller, read_caller
 from pipestream.engine_server.service import EngineService
 from pipestream.errors import RequestInvalid
 from pipestream.gen.pipestream.live.v1 import handoff_service_pb2 as pb
@@ -29,7 +28,8 @@ class HandoffBatches(HandoffServiceServicer):
             raise RequestInvalid(f"{len(request.handoffs)} documents in one message; at most {MOST_HANDOFFS} are taken")
         caller = read_caller(context)
         metadata = context.invocation_metadata() or ()
-        handoffs = [(each.request, replace(caller, key=each.key)) for each in request.handoffs]
+        path, traceparent, deadline = caller.path, caller.traceparent, caller.deadline
+        handoffs = [(each.request, Caller(each.key, path, traceparent, deadline)) for each in request.handoffs]
         answered = pb.HandoffBatchResponse()
         for status, response, error_code in await self._engine.hand_off_many(handoffs, metadata):
             answered.answers.add(status=status, response=response, error_code=error_code)

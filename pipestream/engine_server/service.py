@@ -90,28 +90,23 @@ class EngineService(EngineV1ServiceServicer):
         self, handoffs: Sequence[tuple[pb.IntakeHandoffRequest, Caller]], metadata: Metadata = ()
     ) -> list[Told]:
         """Hand over documents as one unit, and answer each."""
-        answers = await self._handoffs.hand_off_many(handoffs)
-        told = [self._tell(answer, *each, metadata) for answer, each in zip(answers, handoffs, strict=True)]
-        if any(isinstance(answer, NotOwner) for answer in answers):
-            return await asyncio.gather(*told)  # calls of other processes, side by side
-        return [await each for each in told]
+        answers: list[Answered | Failure | grpc.aio.AioRpcError] = [*await self._handoffs.hand_off_many(handoffs)]
+        elsewhere = {place: answer for place, answer in enumerate(answers) if isinstance(answer, NotOwner)}
+        if elsewhere:
+            asking = (self._ask_owner(error, *handoffs[place], metadata) for place, error in elsewhere.items())
+            for place, answer in zip(elsewhere, await asyncio.gather(*asking), strict=True):
+                answers[place] = answer
+        return [_tell(answer) for answer in answers]
 
-    async def _tell(
-        self, answered: Answered | Failure, request: pb.IntakeHandoffRequest, caller: Caller, metadata: Metadata
-    ) -> Told:
-        """Return the answer to one document of many. What belongs to another process is handed on to it."""
-        if isinstance(answered, NotOwner):
-            try:
-                response = await self._hand_on(answered, request, caller, metadata)
-            except (PipestreamError, TimeoutError, grpc.aio.AioRpcError) as error:
-                return _rejected(error)
-            answered = Answered(response, not response.accepted and self._handoffs.may_retry(request))
-        if not isinstance(answered, Answered):
-            return _rejected(answered)
-        if answered.response.accepted:
-            return Status.STATUS_ACCEPTED, answered.response, ""
-        status = Status.STATUS_RETRYABLE_REJECTED if answered.may_retry else Status.STATUS_PERMANENT_REJECTED
-        return status, answered.response, "INVALID_STATE" if answered.may_retry else "NOT_FOUND"
+    async def _ask_owner(
+        self, error: NotOwner, request: pb.IntakeHandoffRequest, caller: Caller, metadata: Metadata
+    ) -> Answered | Failure | grpc.aio.AioRpcError:
+        """Hand a document on to the process that its key belongs to."""
+        try:
+            response = await self._hand_on(error, request, caller, metadata)
+        except (PipestreamError, TimeoutError, grpc.aio.AioRpcError) as raised:
+            return raised
+        return Answered(response, not response.accepted and self._handoffs.may_retry(request))
 
     async def ProcessNode(self, request: pb.ProcessNodeRequest, context: Any) -> pb.ProcessNodeResponse:
         caller = read_caller(context)
@@ -212,6 +207,16 @@ def _stream_answer(
     )
     answer.acked_at.seconds, answer.acked_at.nanos = divmod(time.time_ns(), 1_000_000_000)
     return answer
+
+
+def _tell(answered: Answered | Failure | grpc.aio.AioRpcError) -> Told:
+    """Return the answer to one document of many."""
+    if not isinstance(answered, Answered):
+        return _rejected(answered)
+    if answered.response.accepted:
+        return Status.STATUS_ACCEPTED, answered.response, ""
+    status = Status.STATUS_RETRYABLE_REJECTED if answered.may_retry else Status.STATUS_PERMANENT_REJECTED
+    return status, answered.response, "INVALID_STATE" if answered.may_retry else "NOT_FOUND"
 
 
 def _rejected(error: PipestreamError | TimeoutError | grpc.aio.AioRpcError) -> Told:
