@@ -96,8 +96,8 @@ RUN_BY = {
         "test_a_run_carries_every_document_from_the_folder_to_its_end",
     ),
     "pipestream_sample.approve": (
-        "test_approvals.py",
-        "test_an_approved_purge_does_what_the_request_showed_and_records_who_decided",
+        "test_end_to_end.py",
+        "test_a_replay_that_a_person_approves_is_run_to_its_end_by_the_scheduler",
     ),
     "pipestream_ingest_sample-files": (
         "test_end_to_end.py",

@@ -1,7 +1,7 @@
 """The whole product: Airflow's scheduler, a Spark cluster, Consul leases, documents and ledger on S3.
 
 One stack serves all tests of this file, which tell one story: documents are ingested, a scheduled run drains them, a
-backfill drains a day again, the same backfill is asked for again, and the ledger is tidied.
+backfill drains a day again, the same backfill is asked for again, a person approves a replay, and the ledger is tidied.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pipestream.objects.store import open_store
 from pipestream_testing.airflow_api import wait_for
 from pipestream_testing.airflow_stack import airflow_stack
 from pipestream_testing.books import (
+    APPROVAL_DAG,
     DAG,
     EARLIER,
     FILES,
@@ -242,6 +243,25 @@ def test_a_backfill_that_is_asked_for_again_does_nothing_and_says_so(books, back
     assert f"of {INTAKE} is finished" in books.airflow.log(DAG, backfilled.run_id, "check")
     assert books.entries() == backfilled.entries
     assert books.ended() == (backfilled.happy, backfilled.dead)
+
+
+# -- a person approves a replay ------------------------------------------------------------------
+
+
+def test_a_replay_that_a_person_approves_is_run_to_its_end_by_the_scheduler(books, backfilled):
+    books.airflow.unpause(APPROVAL_DAG)
+    waiting = books.pipeline.read(INDEX)
+    run_id = books.airflow.start(APPROVAL_DAG, action="replay", limit=1, reason="the module is repaired")
+
+    asked = books.airflow.answer(APPROVAL_DAG, run_id, "approve", "Approve")
+    books.airflow.wait_for_run(APPROVAL_DAG, run_id)
+
+    assert asked["subject"] == "Replay 1 dead letter of books?"
+    assert "the module is repaired" in asked["body"]
+    report = books.airflow.returned(APPROVAL_DAG, run_id, "report")
+    assert (report["answer"], report["answered_by"]) == ("Approve", "admin")
+    assert (report["done"]["decided"], report["done"]["sent"]) == ({"replayed": 1}, {INDEX: 1})
+    assert len(books.pipeline.read(INDEX)) == len(waiting) + 1
 
 
 # -- Airflow tidies the ledger -------------------------------------------------------------------

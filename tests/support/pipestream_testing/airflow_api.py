@@ -142,6 +142,14 @@ class AirflowApi:
         """Mark a task of a run as succeeded or failed; one that runs is stopped."""
         self.call("PATCH", self._task_path(dag_id, run_id, task_id), {"new_state": state})
 
+    def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> dict[str, Any]:
+        """Wait until a task asks people, give an answer, and return what it asked."""
+        path = f"{self._task_path(dag_id, run_id, task_id)}/-1/hitlDetails"
+        wait_for(lambda: self.tasks(dag_id, run_id).get(task_id) == "awaiting_input", f"{task_id} has not asked")
+        asked: dict[str, Any] = self.call("GET", path)
+        self.call("PATCH", path, {"chosen_options": [option], "params_input": {}})
+        return asked
+
     def links(self, dag_id: str, run_id: str, task_id: str) -> dict[str, str | None]:
         """Return the links that the UI shows for a task."""
         found = self.call("GET", f"{self._task_path(dag_id, run_id, task_id)}/links")["extra_links"]

@@ -30,6 +30,7 @@ from pipestream_testing.pipeline import Pipeline
 
 LEDGER = "s3://pipestream/ledger"
 DAG, INGEST_DAG, UPKEEP_DAG = "pipestream_books", "pipestream_ingest_books", "pipestream_upkeep"
+APPROVAL_DAG = f"{DAG}.approve"
 INTAKE, INDEX, HAPPY_END, DEAD = "intake.books", "pipestream.main.index", "pipestream.main.happy-end", "dlq.main.index"
 FILES = [*(f"good-{number}" for number in range(5)), "bad-0"]
 """What the ingestion DAG finds; a document called bad… fails at the second node."""
