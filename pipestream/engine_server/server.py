@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -36,10 +35,6 @@ from pipestream.telemetry.endpoint import TelemetryEndpoint
 from pipestream.telemetry.tracing import flush_spans, setup_tracing
 
 log = logging.getLogger(__name__)
-
-# After how many new objects that are still there Python looks for reference cycles; of those that survive, after how
-# many such looks. 700, 10 and 10 by default.
-_GC_THRESHOLDS = (20_000, 20, 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,22 +134,11 @@ def serve(settings: Settings, options: EngineOptions, ready: Callable[[RunningEn
             _watch_parent(lambda: loop.call_soon_threadsafe(stop.set))
         async with running_engine(settings, options) as engine:
             ready(engine)
-            _collect_less_garbage()
             await stop.wait()
             log.info("stopping: %d calls are in progress", engine.server.gate.active)
 
     run_loop(main())
     flush_spans()
-
-
-def _collect_less_garbage() -> None:
-    """Look for reference cycles less often, and never again among what was made until now.
-
-    A call makes hundreds of objects and hardly a cycle. With the defaults, looking for cycles takes 7 % of the CPU.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def _own_address(host: str, place: WorkerPlace) -> str:
