@@ -146,9 +146,21 @@ class AirflowApi:
         """Wait until a task asks people, give an answer, and return what it asked."""
         path = f"{self._task_path(dag_id, run_id, task_id)}/-1/hitlDetails"
         wait_for(lambda: self.tasks(dag_id, run_id).get(task_id) == "awaiting_input", f"{task_id} has not asked")
+        # An answer resumes the same try. If it comes before the scheduler has noted that the process which asked has
+        # ended, Airflow takes that end for the end of the resumed one, and the next try asks again.
+        for _ in range(2):
+            self._wait_for_heartbeat()
         asked: dict[str, Any] = self.call("GET", path)
         self.call("PATCH", path, {"chosen_options": [option], "params_input": {}})
         return asked
+
+    def _wait_for_heartbeat(self) -> None:
+        """Wait until the scheduler has been at work after now."""
+        last = self._heartbeat()
+        wait_for(lambda: self._heartbeat() != last, "the scheduler stands still")
+
+    def _heartbeat(self) -> str:
+        return str(self.call("GET", "/api/v2/monitor/health")["scheduler"]["latest_scheduler_heartbeat"])
 
     def links(self, dag_id: str, run_id: str, task_id: str) -> dict[str, str | None]:
         """Return the links that the UI shows for a task."""

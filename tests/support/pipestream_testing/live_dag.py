@@ -20,6 +20,7 @@ DAG, TASK = "tiny_live", "tiny"
 
 DAG_FILE = """
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from airflow.sdk import DAG
 
@@ -38,7 +39,7 @@ with DAG(
         server="tiny",
         url="http://127.0.0.1:PORT",
         command=["PYTHON", "-m", "pipestream_testing.tiny_server", "PORT", "FOLDER"],
-        max_age=timedelta(seconds=AGE),
+        max_age=timedelta(seconds=float(Path("FOLDER/age_s").read_text())),
         poll_s=0.5,
         report_s=5,
     )
@@ -54,12 +55,16 @@ class LiveDag:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = int(free.getsockname()[1])
-        self._age_s = age_s
+        self.set_age(age_s)
 
     @property
     def dag_file(self) -> str:
         text = DAG_FILE.replace("PORT", str(self.port)).replace("PYTHON", sys.executable)
-        return text.replace("FOLDER", str(self.folder)).replace("AGE", str(self._age_s))
+        return text.replace("FOLDER", str(self.folder))
+
+    def set_age(self, age_s: float) -> None:
+        """Let runs whose task starts after this hand the server over at that age."""
+        (self.folder / "age_s").write_text(str(age_s))
 
     def health(self) -> dict[str, Any]:
         """Ask the server.
