@@ -35,8 +35,8 @@ SERVERS = ("kafka", "postgres", "s3")
 FETCHING = pytest.StashKey[subprocess.Popen[bytes]]()
 ROUNDS = pytest.StashKey[Rounds]()
 
-# The same examples in every run, so that a run fails for what was changed; `make faults` tries new ones. No limits of
-# time: a busy machine is no defect.
+# The same examples in every run, so that a run fails for what was changed; `make faults` tries new ones. No time
+# limits: tests also run on busy machines.
 hypothesis.settings.register_profile(
     "pipestream",
     deadline=None,

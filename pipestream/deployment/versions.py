@@ -163,7 +163,7 @@ class GraphVersions:
         return self._version(graph.graph_id, self._database.run(work))
 
     def check_base(self, graph_id: str, base_version: int | None) -> None:
-        """Refuse a change that starts from a version that is no longer the active one. ``save`` checks it again.
+        """Refuse a change if another version has become active since it began. ``save`` checks it again.
 
         :raises VersionConflict: as ``save``.
         """
