@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import uuid
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pipestream.deployment.versions import GraphVersions
 from pipestream.leases import open_lease_store
+from pipestream.objects.store import open_store
+from pipestream.retention import delete, expire
+from pipestream.retention.references import find_referring_topics
 from pipestream_testing.commands import Run, make_run
 from pipestream_testing.engines import Engine, engine
 from pipestream_testing.letters import Letters
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pipestream.leases import LeaseStore
+    from pipestream.objects.store import ObjectStore
     from pipestream.settings import Settings
     from pipestream_testing.pipeline import Pipeline
 
@@ -55,6 +60,30 @@ def make_letters(settings: Settings, unique: str, tmp_path: Path, graph_text: st
         return Letters(settings.model_copy(update=changes), unique, tmp_path, graph_text)
 
     return make
+
+
+@pytest.fixture
+def letters_of_own_topics(
+    make_letters: Callable[..., Letters], settings: Settings, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> Letters:
+    """The pipeline with its graph applied, and a retention that looks at the topics of this test alone."""
+    made = make_letters()
+    with closing(GraphVersions(settings)) as versions:
+        versions.save(made.pipeline.graph, applied_by="test")
+
+    def own_topics(*arguments: Any) -> list[str]:
+        # Other tests share the broker; their topics come and go, and keep records for as long as they like.
+        return [topic for topic in find_referring_topics(*arguments) if unique in topic]
+
+    monkeypatch.setattr(expire, "find_referring_topics", own_topics)
+    monkeypatch.setattr(delete, "find_referring_topics", own_topics)
+    return made
+
+
+@pytest.fixture
+def store(settings: Settings) -> Iterator[ObjectStore]:
+    with open_store(settings.store_uri, settings) as opened:
+        yield opened
 
 
 @pytest.fixture

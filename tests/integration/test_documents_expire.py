@@ -15,10 +15,7 @@ from pipestream.documents.repository import Repository
 from pipestream.errors import RequestInvalid
 from pipestream.graph.load import check_graph_text
 from pipestream.kafka.broker import Broker
-from pipestream.objects.store import open_store
-from pipestream.retention import delete, expire
 from pipestream.retention.expire import expire_documents
-from pipestream.retention.references import find_referring_topics
 from pipestream.wire import DocumentReference, PipeDoc, PipeStream, StreamMetadata
 from pipestream_testing.pipeline import Pipeline
 from pipestream_testing.retention import delete_before
@@ -39,24 +36,8 @@ def graph_text(graph_text):
 
 
 @pytest.fixture
-def letters(make_letters, settings, unique, monkeypatch):
-    made = make_letters()
-    with closing(GraphVersions(settings)) as versions:
-        versions.save(made.pipeline.graph, applied_by="test")
-
-    def own_topics(*arguments):
-        # Other tests share the broker; their topics come and go, and keep records for as long as they like.
-        return [topic for topic in find_referring_topics(*arguments) if unique in topic]
-
-    monkeypatch.setattr(expire, "find_referring_topics", own_topics)
-    monkeypatch.setattr(delete, "find_referring_topics", own_topics)
-    return made
-
-
-@pytest.fixture
-def store(settings):
-    with open_store(settings.store_uri, settings) as opened:
-        yield opened
+def letters(letters_of_own_topics):
+    return letters_of_own_topics
 
 
 def expire_now(settings):

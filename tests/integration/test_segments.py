@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipestream.deployment.versions import GraphVersions
 from pipestream.documents.references import place_of
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.partitions import partition_of
-from pipestream.objects.store import open_store
-from pipestream.retention import delete, expire
 from pipestream.retention.expire import expire_documents
-from pipestream.retention.references import find_referring_topics
 from pipestream.views.documents import letter_document, read_stored
 from pipestream_testing.retention import delete_before
 
@@ -33,24 +28,8 @@ def graph_text(graph_text):
 
 
 @pytest.fixture
-def letters(make_letters, settings, unique, monkeypatch):
-    made = make_letters()
-    with closing(GraphVersions(settings)) as versions:
-        versions.save(made.pipeline.graph, applied_by="test")
-
-    def own_topics(*arguments):
-        # Other tests share the broker; their topics come and go.
-        return [topic for topic in find_referring_topics(*arguments) if unique in topic]
-
-    monkeypatch.setattr(expire, "find_referring_topics", own_topics)
-    monkeypatch.setattr(delete, "find_referring_topics", own_topics)
-    return made
-
-
-@pytest.fixture
-def store(settings):
-    with open_store(settings.store_uri, settings) as opened:
-        yield opened
+def letters(letters_of_own_topics):
+    return letters_of_own_topics
 
 
 def test_documents_pass_in_segments_and_each_can_be_read_alone(letters, settings, store, unique):
