@@ -139,6 +139,8 @@ class Desk:
             dropped = [owner for number in numbers if (owner := self._owners.pop(number, None))]
             if (dropped or not patience_s) and not self._owners:
                 self._unowned_until = time.monotonic() + patience_s
+                # Decided here, not when the guard looks next: an owner that comes in between must get a new server.
+                self._is_closing = self._is_closing or not patience_s
             self._changed.notify_all()
         for owner in dropped:
             log.info("%s %s", owner, how)
