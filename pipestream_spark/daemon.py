@@ -6,9 +6,14 @@ clients of Kafka, of the object store and of Delta do not survive a fork.
 
 from __future__ import annotations
 
+import gc
+
 from pyspark.daemon import manager
 
 import pipestream_spark.worker  # noqa: F401
 
 if __name__ == "__main__":
+    # What is imported stays. Without it, looking for reference cycles takes a tenth less of a drain's CPU time, and the
+    # workers share its memory longer.
+    gc.freeze()
     manager()

@@ -7,7 +7,7 @@ hand. Where it enters is an ``Entrance``; what a stream id is derived from is an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -34,6 +34,20 @@ class Entrance:
     """Empty: they come from another node, and have account and identity already."""
     is_live: bool = True
     """Whether the lane is the live one. A backfill gives its streams identities of their own."""
+    entered: PipeStream = field(init=False, repr=False, compare=False)
+    """What every stream from the datasource has in common when it has entered the graph. Nobody may change it."""
+
+    def __post_init__(self) -> None:
+        # Merged into each stream: one call takes a third of the time that setting the fields one by one takes.
+        entered = PipeStream()
+        if self.datasource_id:
+            entered.current_node_id = self.node_id
+            entered.cluster_id = self.graph.cluster_id
+            entered.metadata.account_id = self.graph.datasource_by_id[self.datasource_id].account_id
+            entered.metadata.datasource_id = self.datasource_id
+            entered.metadata.entry_node_id = self.node_id
+            entered.metadata.graph_id = self.graph.graph_id
+        object.__setattr__(self, "entered", entered)
 
     @property
     def renames(self) -> bool:
@@ -173,7 +187,6 @@ def admit(stream: PipeStream, entrance: Entrance, origin: str) -> DocumentPlace 
     if payload is None:
         raise RecordInvalid("the stream has neither a document nor a reference to one")
     if entrance.datasource_id:
-        stream.current_node_id = entrance.node_id
         settle_account(stream, entrance)
     elif not stream.stream_id:
         raise RecordInvalid("a stream on a node's topic needs a stream_id")
@@ -224,13 +237,9 @@ def enter_lane(stream: PipeStream, entrance: Entrance) -> None:
 
 def _enter_graph(stream: PipeStream, entrance: Entrance, origin: str) -> None:
     """Give a stream from a datasource its identity: derived, so that a second try makes the same one."""
+    stream.MergeFrom(entrance.entered)
     stream.stream_id = derive_stream_id(entrance.lane, origin)
-    stream.cluster_id = entrance.graph.cluster_id
     stream.hop_count = 0
-    metadata = stream.metadata
-    metadata.datasource_id = entrance.datasource_id
-    metadata.entry_node_id = entrance.node_id
-    metadata.graph_id = entrance.graph.graph_id
 
 
 def _read_document(stream: PipeStream, place: DocumentPlace, data: Fetched) -> int:

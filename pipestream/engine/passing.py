@@ -60,7 +60,8 @@ class Passage:
         self._keeping_blobs = {each.datasource_id for each in graph.datasources if each.hydration.keep_blobs_as_ref}
         self._history = PassRecorder(node, graph, services)
         self._came_inline = came_inline
-        self._entered = _entered(entrance).SerializeToString(deterministic=True)
+        # What ``admit`` changes in a stream, besides what changes with every hop.
+        self._entered = PipeStream(metadata=entrance.entered.metadata).SerializeToString(deterministic=True)
         self._now = services.now
         self._meter = services.meter
 
@@ -146,17 +147,6 @@ def find_passage(entrance: Entrance, services: Services, *, came_inline: bool) -
         return None
     ways = [_way(node, edge, holds, graph, services) for edge, holds in found]
     return Passage(entrance, node, ways, services, came_inline=came_inline)
-
-
-def _entered(entrance: Entrance) -> PipeStream:
-    """Return what ``admit`` changes in a stream, besides what changes with every hop."""
-    entered = PipeStream()
-    if entrance.datasource_id:
-        entered.metadata.account_id = entrance.graph.datasource_by_id[entrance.datasource_id].account_id
-        entered.metadata.datasource_id = entrance.datasource_id
-        entered.metadata.entry_node_id = entrance.node_id
-        entered.metadata.graph_id = entrance.graph.graph_id
-    return entered
 
 
 def _only_routes(node: Node) -> bool:
