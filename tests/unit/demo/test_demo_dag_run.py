@@ -5,11 +5,11 @@ import os
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from pipestream.demo.dag_run import DagLog, TaskEvent, run_dag
 from pipestream.errors import StackError
+from pipestream_testing.processes import runs
 from pipestream_testing.waiting import wait_until
 
 LOG = """\
@@ -88,11 +88,4 @@ def test_an_interrupted_run_leaves_no_process_behind(airflow, tmp_path):
         run_dag("my_dag", os.environ, tmp_path / "run.log", interrupt)
 
     child = int(Path(tmp_path / "child").read_text())
-    wait_until(lambda: not _is_alive(child), f"process {child} did not end")
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    wait_until(lambda: not runs(child), f"process {child} did not end")

@@ -19,6 +19,7 @@ from pipestream.live.owner import OwnedServer, is_guarded, own_server, stop_aban
 from pipestream.live.spec import Place, ServerSpec
 from pipestream.settings import Settings
 from pipestream.stop_times import server_stop_s
+from pipestream_testing.processes import runs
 from pipestream_testing.waiting import wait_until
 
 
@@ -75,12 +76,8 @@ def wait_for_note(tmp_path: Path, note: str) -> None:
     wait_until(lambda: note in notes(tmp_path), f"no note {note!r}", timeout_s=60)
 
 
-def is_gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
 def wait_until_gone(pid: int) -> None:
-    wait_until(lambda: is_gone(pid), f"process {pid} still runs", timeout_s=60)
+    wait_until(lambda: not runs(pid), f"process {pid} still runs", timeout_s=60)
 
 
 def test_a_server_that_is_killed_is_started_again(own, spec, place):

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 
 from pipestream.errors import GraphInvalid, ModuleFailed, ModuleTimeout, ModuleUnavailable
@@ -21,6 +20,7 @@ from pipestream.modules.module import Answer, HopStatus, ModuleContext, profile_
 from pipestream.modules.resolve import resolve_module
 from pipestream.modules.runtime.module import RuntimeModule
 from pipestream.wire import PipeDoc
+from pipestream_testing.processes import runs
 
 STEP = "pipestream_testing.natives:step"
 
@@ -42,13 +42,6 @@ def wait_for(condition, deadline_s: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.05)
-
-
-def runs(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @pytest.fixture(scope="module")
