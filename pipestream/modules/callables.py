@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +22,16 @@ if TYPE_CHECKING:
 MAX_FAN_OUT = 10_000
 """Documents one call may return. A generator that never ends would fill the memory before its timeout."""
 _MAX_MESSAGE_LENGTH = 500
+# By function. Of the whole process, as the state is that a function may keep in its package: streams and engines have
+# many threads, and each opens its modules for itself.
+_TURNS: dict[str, threading.Lock] = {}
 
 
 class CallableModule:
     """Calls ``function(document, context)``, which returns a document, an iterable of them, None, or an ``Answer``.
 
-    The function gets a copy of the document and may change it. It is stopped after ``context.timeout_s``;
+    The function gets a copy of the document and may change it. It is called for one document at a time in a process,
+    unless it declares that it is concurrent. It is stopped after ``context.timeout_s``;
     ``pipestream.modules.deadline`` says what that can and cannot stop. A function that ends the process
     (``os._exit``, a crash in native code) ends the drain's task with it: name such code ``runtime:``.
     """
@@ -33,12 +39,15 @@ class CallableModule:
     def __init__(self, function: Callable[[PipeDoc, ModuleContext], Any], spec: str) -> None:
         self._function = function
         self._spec = spec
+        is_concurrent = declared_profile(function).is_concurrent
+        self._turn = nullcontext() if is_concurrent else _TURNS.setdefault(spec, threading.Lock())
 
     def process(self, document: PipeDoc, context: ModuleContext) -> Sequence[PipeDoc] | Answer:
         own = PipeDoc()
         own.CopyFrom(document)
         try:
-            return call_with_deadline(lambda: self._collect(self._function(own, context)), context.timeout_s)
+            with self._turn:  # before the time of the call begins
+                return call_with_deadline(lambda: self._collect(self._function(own, context)), context.timeout_s)
         except DeadlineExceeded:
             raise ModuleTimeout(f"{self._spec} took longer than {context.timeout_s:g} s") from None
         except TooManyHanging:

@@ -4,6 +4,7 @@ import signal
 import sys
 import textwrap
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -225,6 +226,45 @@ def test_a_failure_raised_by_the_callable_is_not_wrapped(module_file):
 
     with pytest.raises(ModuleFailed, match=r"^row 3 has no id$"):
         resolve_module(spec).process(PipeDoc(), context())
+
+
+COUNTING = """
+    import threading, time
+    from pipestream import declare_module
+
+    inside, most, meeting = [], [], threading.Barrier(2)
+
+    def step(document, context):
+        inside.append(1)
+        most.append(len(inside))
+        time.sleep(0.02)
+        inside.pop()
+
+    @declare_module(is_concurrent=True)
+    def meet(document, context):
+        meeting.wait(60)
+"""
+
+
+def call_in_threads(spec: str, count: int) -> None:
+    """Call a function in threads, each of which has opened it for itself, as streams and engines do."""
+    with ThreadPoolExecutor(count) as pool:
+        for call in [pool.submit(resolve_module(spec).process, PipeDoc(), context(60)) for _ in range(count)]:
+            call.result()
+
+
+def test_a_function_gets_one_document_at_a_time_in_a_process(module_file):
+    spec = module_file(COUNTING)
+
+    call_in_threads(spec, 8)
+
+    assert sys.modules["written_module"].most == [1] * 8
+
+
+def test_a_function_that_declares_to_be_concurrent_gets_several_at_once(module_file):
+    spec = module_file(COUNTING).replace(":step", ":meet")
+
+    call_in_threads(spec, 2)  # each waits for the other
 
 
 @pytest.mark.parametrize("fault", ["hanging", "spinning"])
