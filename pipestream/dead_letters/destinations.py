@@ -29,7 +29,7 @@ class NoWayBack(TerminalError):
 
 
 class Destinations:
-    """The topics that letters can go back to, by a set of graphs or, without a graph, by the names of topics."""
+    """The topics that letters can go back to: by their graphs, or for letters that name no graph, by topic names."""
 
     def __init__(self, graphs: Sequence[Graph], topics: Collection[str]) -> None:
         """
@@ -44,6 +44,12 @@ class Destinations:
 
         :raises NoWayBack: there is none; the message says what would make one.
         """
+        if letter.graph_id and letter.graph_id not in self._graphs:
+            # The record is for this graph alone, and every other graph passes it over: it would be lost.
+            raise NoWayBack(
+                f"it failed in graph {letter.graph_id}, and only that graph takes it back; name the graph, or if it is "
+                f"gone, upload the document again"
+            )
         topic = self._choose(letter)
         if topic not in self._topics:
             raise NoWayBack(f"topic {topic} does not exist; apply the graph that needs it")
@@ -62,9 +68,9 @@ class Destinations:
         return self._by_graph(letter, graph) if graph else _by_name(letter, lies_in)
 
     def _graph_of(self, letter: DeadLetter, lies_in: TopicName | None) -> Graph | None:
-        if letter.graph_id in self._graphs:
+        if letter.graph_id:
             return self._graphs[letter.graph_id]
-        if letter.graph_id or lies_in is None:
+        if lies_in is None:
             return None
         of_cluster = [g for g in self._graphs.values() if g.cluster_id == lies_in.cluster_id]
         return next((graph for graph in of_cluster if letter.node_id in graph.node_by_id), None)
@@ -93,8 +99,7 @@ def _by_name(letter: DeadLetter, lies_in: TopicName | None) -> str:
     if origin and origin.kind in (TopicKind.NODE, TopicKind.BRIDGE) and origin.local_id == letter.node_id:
         return str(origin)
     if lies_in is None or (letter.origin and origin is None):
-        graph = letter.graph_id or "it failed in"
-        raise NoWayBack(f"the topics' names do not say what leads to node {letter.node_id}; name the graph {graph}")
+        raise NoWayBack(f"the topics' names do not say what leads to node {letter.node_id}; name the graph it failed in")
     return node_topic(lies_in.cluster_id, letter.node_id)
 
 

@@ -81,8 +81,8 @@ def test_a_letter_that_names_no_datasource_of_the_broker_has_no_way_back(graph):
         pytest.param("dlq.main.other", "pipestream.main.first", "pipestream.main.other", id="behind a fused edge"),
     ],
 )
-def test_without_the_graph_the_names_of_topics_tell_the_way(topic, origin, expected):
-    found = Destinations([], TOPICS).find(letter(topic, origin=origin, node="other", graph_id="gone"))
+def test_where_no_graph_is_named_the_names_of_topics_tell_the_way(topic, origin, expected):
+    found = Destinations([], TOPICS).find(letter(topic, origin=origin, node="other", graph_id=""))
 
     assert found == expected
 
@@ -105,12 +105,28 @@ def test_a_letter_of_a_fused_node_goes_back_to_that_node_and_not_to_those_before
         pytest.param("dlq.main.old", "pipestream.main.old", "old", "g", "no node old any more", id="node is gone"),
         pytest.param("dlq.intake.gone", "intake.gone", "x", "g", "intake.gone does not exist", id="topic is gone"),
         pytest.param("anywhere", "", "", "", "nothing says at which node", id="foreign, in any topic"),
-        pytest.param("dlq.main.x", "special", "x", "other", "name the graph other", id="graph is not known"),
+        pytest.param("dlq.main.x", "special", "x", "", "name the graph it failed in", id="foreign, no convention"),
     ],
 )
 def test_a_letter_without_a_way_back_is_kept_apart_with_the_reason(graph, topic, origin, node, graph_id, reason):
     with pytest.raises(NoWayBack, match=reason):
         Destinations([graph], TOPICS).find(letter(topic, origin=origin, node=node, graph_id=graph_id))
+
+
+@pytest.mark.parametrize("graphs", ["none", "others"])
+@pytest.mark.parametrize(
+    ("topic", "origin", "datasource"),
+    [
+        pytest.param("dlq.intake.files", "intake.files", "files", id="of intake"),
+        pytest.param("dlq.main.second", "pipestream.main.second", "", id="of a node"),
+    ],
+)
+def test_a_letter_of_a_graph_that_is_gone_stays_open(graph, graphs, topic, origin, datasource):
+    """Its record is for that graph alone: another graph that drains the topic passes it over, and it would be lost."""
+    gone = letter(topic, origin=origin, node="second", graph_id="gone", datasource=datasource)
+
+    with pytest.raises(NoWayBack, match="it failed in graph gone, and only that graph takes it back"):
+        Destinations([graph] if graphs == "others" else [], TOPICS).find(gone)
 
 
 def test_a_foreign_header_cannot_send_a_letter_to_any_topic_it_likes(graph):
