@@ -250,7 +250,7 @@ class TransactionalWriter:
             self._producer.begin_transaction()
             work()
         except KafkaException as error:
-            cause = error.args[0]
+            cause = self._find_cause(error.args[0])
             is_too_large = cause.code() == KafkaError.MSG_SIZE_TOO_LARGE
             # Records that follow on a failure are refused with _STATE; only a commit may leave the outcome open.
             is_failed = cause.txn_requires_abort() or is_too_large or cause.code() == KafkaError._STATE
@@ -266,6 +266,17 @@ class TransactionalWriter:
                 self._transact(work)
                 return
             raise self._explain(cause) from error
+
+    def _find_cause(self, error: KafkaError) -> KafkaError:
+        """Return why a producer is broken. It refuses records without a reason; a call about the transaction has it."""
+        if error.code() != KafkaError._FATAL:
+            return error
+        try:
+            self._call(self._producer.abort_transaction)
+        except KafkaException as told:
+            cause: KafkaError = told.args[0]
+            return cause
+        return error
 
     def _deliver(self) -> None:
         """Wait until what was produced has arrived.
@@ -316,6 +327,8 @@ class TransactionalWriter:
         except (KafkaException, BrokerUnavailable) as error:
             # The broker aborts it when the next producer starts under the same id, or at the timeout.
             log.warning("%s: could not abort the transaction: %s", self._topic, error)
+            if self._hangs:
+                raise
 
     def _call(self, call: Callable[..., Any], *arguments: Any) -> None:
         """Make a call with the timeout, and give up on it when it does not come back.
@@ -324,6 +337,8 @@ class TransactionalWriter:
         coordinator for good, and then waits for it whatever its timeout says (seen with librdkafka 2.16).
         """
         timeout_s = self._settings.kafka_timeout_s
+        if self._hangs:  # its late answer would be taken for that of this call
+            raise BrokerUnavailable(f"writing the outputs of {self._topic}: an earlier call has not come back")
         if self._caller is None:
             self._caller = _Caller(f"transaction {self._topic}")
         try:
