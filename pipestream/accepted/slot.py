@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 # A transaction of 1,000 small records commits in about 20 ms, so more at once would gain little and hold up the rest.
 _MOST_CALLS = 1_000
 _MOST_BYTES = 8_000_000
-# A call whose transaction fails so often in passing ways is given up; the caller may repeat it.
+# A call whose transaction fails so often in passing ways gets one more try without the calls to other topics, and is
+# given up then; the caller may repeat it.
 _MOST_TRIES = 4
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 
@@ -149,8 +150,7 @@ class AcceptedSlot:
         """Commit calls, and settle each of them.
 
         A call that Kafka refuses fails alone. After any other failure the outcome is unknown: the slot starts again,
-        and the log says which calls were accepted. The others are sent again, in halves where they failed for good,
-        so that the one to blame is found.
+        and the log says which calls were accepted. The others are sent again; see ``plan_tries``.
         """
         todo = [(batch, 1)]
         while todo:
@@ -182,14 +182,11 @@ class AcceptedSlot:
     def _plan_again(
         self, calls: list[Pending], attempt: int, error: PipestreamError
     ) -> list[tuple[list[Pending], int]]:
-        """Return what to commit after a failure: the same once more, or halves of it to find what cannot be."""
-        if error.transient and attempt < _MOST_TRIES:
-            return [(calls, attempt + 1)] if calls else []
-        if len(calls) <= 1:
+        """Return what to commit after a failure. Where nothing more can be tried, the calls fail."""
+        parts = plan_tries(calls, attempt, error)
+        if not parts:
             self._calls.fail(calls, [(call, error) for call in calls])
-            return []
-        middle = len(calls) // 2
-        return [(calls[middle:], attempt), (calls[:middle], attempt)]
+        return parts
 
     def _start_again(self, calls: list[Pending]) -> list[Pending]:
         """Fence the own producer, read the log, settle what it has, and return the calls that were not accepted.
@@ -230,6 +227,26 @@ class AcceptedSlot:
         self.stopped.set()
         if was_open and self._on_stopped is not None:
             self._on_stopped(error)
+
+
+def plan_tries(calls: list[Pending], attempt: int, error: PipestreamError) -> list[tuple[list[Pending], int]]:
+    """Return which calls of a failed transaction to commit together next, the last ones first. None: they are given up.
+
+    A passing failure is tried again as a whole. If it stays, the calls are divided once, by the topics that they write
+    to: halves would fail one by one for as long as a topic cannot be written to, and hold up all others. After any
+    other failure, halves find the call to blame.
+    """
+    if error.transient and attempt < _MOST_TRIES:
+        return [(calls, attempt + 1)] if calls else []
+    parts = _by_topics(calls) if error.transient else [calls[len(calls) // 2 :], calls[: len(calls) // 2]]
+    return [(part, attempt) for part in parts] if len(calls) > 1 and len(parts) > 1 else []
+
+
+def _by_topics(calls: list[Pending]) -> list[list[Pending]]:
+    parts: dict[frozenset[str], list[Pending]] = {}
+    for call in calls:
+        parts.setdefault(frozenset(output.topic for output in call.submission.outputs), []).append(call)
+    return list(parts.values())
 
 
 def _accepted(call: Pending, time_ms: int) -> Accepted:

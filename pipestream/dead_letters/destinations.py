@@ -99,7 +99,7 @@ def _by_name(letter: DeadLetter, lies_in: TopicName | None) -> str:
     if origin and origin.kind in (TopicKind.NODE, TopicKind.BRIDGE) and origin.local_id == letter.node_id:
         return str(origin)
     if lies_in is None or (letter.origin and origin is None):
-        raise NoWayBack(f"the topics' names do not say what leads to node {letter.node_id}; name the graph it failed in")
+        raise NoWayBack(f"the topics' names do not say what leads to node {letter.node_id}; name its graph")
     return node_topic(lies_in.cluster_id, letter.node_id)
 
 

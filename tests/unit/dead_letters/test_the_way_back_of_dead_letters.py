@@ -105,7 +105,7 @@ def test_a_letter_of_a_fused_node_goes_back_to_that_node_and_not_to_those_before
         pytest.param("dlq.main.old", "pipestream.main.old", "old", "g", "no node old any more", id="node is gone"),
         pytest.param("dlq.intake.gone", "intake.gone", "x", "g", "intake.gone does not exist", id="topic is gone"),
         pytest.param("anywhere", "", "", "", "nothing says at which node", id="foreign, in any topic"),
-        pytest.param("dlq.main.x", "special", "x", "", "name the graph it failed in", id="foreign, no convention"),
+        pytest.param("dlq.main.x", "special", "x", "", "name its graph", id="foreign, no convention"),
     ],
 )
 def test_a_letter_without_a_way_back_is_kept_apart_with_the_reason(graph, topic, origin, node, graph_id, reason):

@@ -25,7 +25,7 @@ class HangingProducer:
     def begin_transaction(self) -> None:
         """It always can."""
 
-    def produce(self, _topic, _value, _key, _partition, note_delivery, headers) -> None:  # noqa: ARG002
+    def produce(self, _topic, _value, _key, _partition, note_delivery, headers=()) -> None:
         self._note_delivery = note_delivery
 
     def flush(self, _timeout_s) -> int:
