@@ -139,9 +139,16 @@ def test_a_dry_run_shows_a_histogram_and_where_the_letters_would_go(dlq, mix):
     assert mix.replayed() == []
 
 
-def test_letters_of_named_topics_are_replayed_without_any_graph(dlq, letters):
-    code, out, err = dlq("replay", "--topic", letters.dead, "--action", f"{letters.unique}-r1", graph=False)
-    _, again, _ = dlq("replay", "--topic", letters.dead, "--action", f"{letters.unique}-r1", graph=False)
+def test_letters_of_a_named_topic_stay_open_without_their_graph(dlq, letters):
+    _, out, err = dlq("replay", "--topic", letters.dead, "--action", f"{letters.unique}-r1", graph=False)
+
+    assert f"it failed in graph {letters.unique}, and only that graph takes it back" in out + err
+    assert letters.replayed() == []
+
+
+def test_a_replay_that_is_repeated_under_its_id_does_nothing(dlq, letters):
+    code, out, err = dlq("replay", "--topic", letters.dead, "--action", f"{letters.unique}-r1")
+    _, again, _ = dlq("replay", "--topic", letters.dead, "--action", f"{letters.unique}-r1")
 
     assert code == 0, err
     assert f"2 sent to {letters.second}" in out
