@@ -605,7 +605,7 @@ def load_settings(**overrides: Any) -> Settings:
         for problem in error.errors():
             name = ".".join(str(part) for part in problem["loc"])
             where = f"{ENV_PREFIX}{name.upper()}" if name else "settings"
-            lines.append(f"{where}: {problem['msg']}")
+            lines.append(f"{where}: {problem['msg'].removeprefix('Value error, ')}")
         raise SettingsInvalid("\n".join(lines)) from None
     except ValueError as error:  # a TOML file that does not parse
         raise SettingsInvalid(f"{config_file()}: {error}") from None

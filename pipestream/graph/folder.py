@@ -49,7 +49,8 @@ def find_graph_files(folder: Path) -> list[Path]:
     :raises GraphInvalid: there is no such folder.
     """
     if not folder.is_dir():
-        raise GraphInvalid([Problem(str(folder), None, "folder", "there is no such folder")])
+        hint = "`pipestream up` writes one with the sample graph; or change to your project's folder"
+        raise GraphInvalid([Problem(str(folder), None, "folder", "there is no such folder", hint)])
     return sorted(file for file in folder.iterdir() if file.suffix in SUFFIXES)
 
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pipestream.graph.module_rules import AskModules
     from pipestream.wire import PipelineGraph
 
+_NAMED = 10
+"""Files that a hint names at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class GraphCheck:
@@ -62,8 +65,17 @@ def check_graph_file(path: Path, *, look_up: bool = False, ask: AskModules | Non
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        return GraphCheck(None, (Problem(str(path), None, "file", f"cannot be read: {error.strerror}"),))
+        hint = _files_next_to(path) if isinstance(error, FileNotFoundError) else ""
+        return GraphCheck(None, (Problem(str(path), None, "file", f"cannot be read: {error.strerror}", hint),))
     return check_graph_text(data, str(path), look_up=look_up, ask=ask)
+
+
+def _files_next_to(path: Path) -> str:
+    """Return a hint for a file that does not exist: which graph files there are where it was looked for."""
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent} here; change to your project's folder"
+    names = sorted(file.name for file in path.parent.glob("*.y*ml"))
+    return f"the graphs in {path.parent} are {', '.join(names[:_NAMED])}" if names else ""
 
 
 def check_graph_text(data: bytes, file: str, *, look_up: bool = False, ask: AskModules | None = None) -> GraphCheck:

@@ -128,7 +128,7 @@ def import_callable(target: str) -> Callable[[PipeDoc, ModuleContext], Any]:
     try:
         function = getattr(importlib.import_module(package), name, None)
     except Exception as error:
-        hint = "install it in the environment that runs the drains"
+        hint = "put it into modules/, or install it in the environment that runs the drains"
         raise _invalid(f"python:{target}", f"cannot import {package}: {type(error).__name__}: {error}", hint) from error
     if function is None:
         raise _invalid(f"python:{target}", f"{package} has no {name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from typing import Any, Final
@@ -17,6 +18,7 @@ from pipestream.routing.syntax import Expr
 from pipestream.wire import PipeDoc, PipeStream
 
 _PLACE: Final = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
+_UNKNOWN_FIELD: Final = re.compile(r"undefined field '(\w+)' not found in struct '(\w+)'")
 _STATUS: Final = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 
 
@@ -99,7 +101,18 @@ def _problems(text: str, message: str) -> list[ConditionProblem]:
 def _readable(message: str) -> str:
     message = message.replace(f"{CONTAINER}.", "").replace(f" (in container '{CONTAINER}')", "")
     # The list of every token that could have come next does not help.
-    return re.sub(r" expecting \{.*\}$", "", message).replace("'<EOF>'", "the end")
+    message = re.sub(r" expecting \{.*\}$", "", message).replace("'<EOF>'", "the end")
+    return _UNKNOWN_FIELD.sub(lambda found: f"{found[0]}{_suggest(found[1], found[2])}", message)
+
+
+def _suggest(field: str, struct: str) -> str:
+    """Return the field of a message that was probably meant, as a hint."""
+    try:
+        known = descriptor_pool.Default().FindMessageTypeByName(f"{CONTAINER}.{struct}").fields_by_name
+    except KeyError:
+        return ""
+    close = difflib.get_close_matches(field, known, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _type_name(name: str) -> str:

@@ -232,5 +232,5 @@ def open_runtime(target: str, context: PluginContext) -> RuntimeModule:
 
 
 def _invalid(target: str, message: str) -> GraphInvalid:
-    hint = "install it in the environment that runs the drains"
+    hint = "put it into modules/, or install it in the environment that runs the drains"
     return GraphInvalid([Problem(f"runtime:{target}", None, "module", message, hint)])

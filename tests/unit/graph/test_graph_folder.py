@@ -97,6 +97,6 @@ def test_the_problems_of_all_files_are_listed(tmp_path):
     ]
 
 
-def test_a_missing_folder_is_refused(tmp_path):
-    with pytest.raises(GraphInvalid, match="there is no such folder"):
+def test_a_missing_folder_is_refused_and_the_hint_says_what_makes_one(tmp_path):
+    with pytest.raises(GraphInvalid, match=r"there is no such folder \(`pipestream up` writes one"):
         load_graphs(tmp_path / "nothing")

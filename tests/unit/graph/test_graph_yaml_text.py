@@ -101,6 +101,16 @@ def test_a_missing_file_is_a_graph_that_is_invalid(tmp_path):
         load_graph(tmp_path / "nothing.yaml")
 
 
+def test_a_missing_file_names_the_graphs_that_are_there(tmp_path):
+    (tmp_path / "letters.yaml").touch()
+
+    (beside,) = check_graph_file(tmp_path / "leters.yaml").problems
+    (elsewhere,) = check_graph_file(tmp_path / "nowhere" / "letters.yaml").problems
+
+    assert beside.hint == f"the graphs in {tmp_path} are letters.yaml"
+    assert elsewhere.hint == f"there is no folder {tmp_path / 'nowhere'} here; change to your project's folder"
+
+
 def test_a_folder_is_not_a_graph(tmp_path):
     (problem,) = check_graph_file(tmp_path).problems
 

@@ -14,6 +14,9 @@ DOUBLINGS = "[[1, 1]]" + ".map(l, l + l)" * 26 + ".size() == 1"
     ("text", "line", "column", "message"),
     [
         pytest.param("doc.search_metadata.mime == 'x'", 1, 20, "undefined field 'mime'", id="unknown field"),
+        pytest.param(
+            "doc.search_metadata.content_lenth > 5", 1, 20, "(did you mean content_length?)", id="misspelt field"
+        ),
         pytest.param("doc.doc_id == 1", 1, 12, "no matching overload for '_==_'", id="wrong type"),
         pytest.param("doc.doc_id", 1, 1, "must be true or false, not string", id="text"),
         pytest.param("  1 + 1", 1, 3, "must be true or false, not int", id="number"),
