@@ -35,7 +35,10 @@ nodes:
 edges:
   - {from: NAME-first, to: NAME-second}
 """
-SCHEDULES = {"form": "", "range": "", "daily": 'schedule: "@daily"'}
+
+# A day ends at the hour that ended half a day ago, so that no test runs over the end of an interval.
+END_OF_DAY = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=12)
+SCHEDULES = {"form": "", "range": "", "daily": f'schedule: "0 {END_OF_DAY.hour} * * *"'}
 
 
 class Installation:
@@ -49,18 +52,18 @@ class Installation:
         self.ledger = self.pipeline.ledger
         self.intake = f"intake.{name}"
         self.second = f"pipestream.main.{name}-second"
-        self.today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         with closing(open_lease_store(stack.settings())) as leases, closing(GraphVersions(stack.settings())) as kept:
             apply_graph(self.pipeline.graph, stack.settings(), leases, kept, applied_by="test")
 
     def day(self, days_ago: int) -> datetime:
-        return self.today - timedelta(days=days_ago)
+        """Return the beginning of a day of the schedule. The last day that has ended is one day ago."""
+        return END_OF_DAY - timedelta(days=days_ago)
 
     def send(self, days_ago: int, *doc_ids: str) -> None:
-        """Put documents into both partitions, with Kafka timestamps of the noon of a day."""
-        noon = self.day(days_ago) + timedelta(hours=12)
+        """Put documents into both partitions, with Kafka timestamps of the middle of a day."""
+        middle = self.day(days_ago) + timedelta(hours=12)
         for number, doc_id in enumerate(doc_ids):
-            self.pipeline.send(self.intake, [doc_id], partition=number % 2, timestamp=noon)
+            self.pipeline.send(self.intake, [doc_id], partition=number % 2, timestamp=middle)
 
     def lane(self, days_ago: int) -> str:
         """Return the lane in which a day is drained again."""

@@ -194,8 +194,11 @@ class AirflowApi:
         wait_for(lambda: self.call("GET", path)["completed_at"], f"backfill {backfill_id} has not ended")
 
     def create_backfill(self, dag_id: str, first: datetime, last: datetime, *more: str) -> None:
-        """Create a backfill of the days from first to last with the command line, and wait until it has ended."""
-        days = ("--from-date", f"{first:%Y-%m-%d}", "--to-date", f"{last:%Y-%m-%d}")
+        """Create a backfill from the first interval to the last, given by their beginnings, with the command line.
+
+        Return when it has ended.
+        """
+        days = ("--from-date", first.isoformat(), "--to-date", last.isoformat())
         done = self.run_command("backfill", "create", "--dag-id", dag_id, *days, *more)
         assert done.returncode == 0, done.stdout + done.stderr
         for each in self.call("GET", f"/api/v2/backfills?dag_id={dag_id}")["backfills"]:
