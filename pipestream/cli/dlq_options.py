@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import wraps
 from inspect import Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipestream.cli.options import GraphsOption, SinceOption, UntilOption, read_graphs, read_settings
+from pipestream.cli.output import note
 
 if TYPE_CHECKING:
     from pipestream.dead_letters import Selection
@@ -71,6 +73,7 @@ def read_scope(
     topics = topic or sorted({each.topic for each in named}) or dead_letter_topics(graphs, settings)
     if not topics:
         raise typer.BadParameter("the graphs have no dead-letter topics; name one with --topic")
+    _warn_of_unknown_nodes(node or [], graphs)
     selection = Selection(
         nodes=tuple(node or ()),
         errors=tuple(error or ()),
@@ -80,6 +83,14 @@ def read_scope(
         until=until,
     )
     return Scope(settings, tuple(dict.fromkeys(topics)), selection, graphs)
+
+
+def _warn_of_unknown_nodes(patterns: list[str], graphs: tuple[Graph, ...]) -> None:
+    """Say which patterns match no node. Letters may be of a node that its graph no longer has, so none is refused."""
+    known = sorted({node.node_id for graph in graphs for node in graph.nodes})
+    for pattern in patterns if known else []:
+        if not any(fnmatchcase(node_id, pattern) for node_id in known):
+            note(f"no node matches {pattern!r}; the graphs have {', '.join(known)}", style="yellow")
 
 
 def takes_scope(command: Callable[..., None]) -> Callable[..., None]:

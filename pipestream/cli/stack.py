@@ -25,9 +25,9 @@ class Profile(StrEnum):
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(epilog=examples("pipestream up", "pipestream up --profile full", "pipestream up --no-airflow --json"))(
-        up
-    )
+    app.command(
+        epilog=examples("pipestream up", "pipestream up --profile full", "pipestream up --no-airflow --free-ports")
+    )(up)
     app.command(epilog=examples("pipestream down", "pipestream down --json"))(down)
     app.command(epilog=examples("pipestream status", "pipestream status --json"))(status)
     app.command(epilog=examples("pipestream fetch", "pipestream fetch --profile full"))(fetch)
@@ -45,6 +45,12 @@ def up(
     profile: ProfileOption = None,
     airflow: Annotated[bool, typer.Option(help="Start Airflow with its web pages as well.")] = True,
     live: Annotated[bool, typer.Option(help="Start Engine, Repository and sidecar as well.")] = True,
+    free_ports: Annotated[
+        bool,
+        typer.Option(
+            "--free-ports", help="Use free ports instead of the usual ones, the same at each start if possible."
+        ),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Start the local stack. Servers that are already running stay as they are.
@@ -56,7 +62,8 @@ def up(
     from pipestream.local import Stack, load_spec
     from pipestream.settings import CONFIG_VARIABLE, STACK_FOLDER
 
-    stack = Stack(load_spec(profile=profile.value if profile else None, airflow=airflow, live=live))
+    chosen = profile.value if profile else None
+    stack = Stack(load_spec(profile=chosen, airflow=airflow, live=live, free_ports=free_ports))
     started = stack.up(note)
     servers = stack.status()
     if json:

@@ -76,7 +76,10 @@ class VersionMissing(TerminalError):
     def __init__(self, graph_id: str, version: int | str) -> None:
         self.graph_id = graph_id
         self.version = version
-        super().__init__(f"graph {graph_id} has no version {version}; `pipestream graph history {graph_id}` lists them")
+        super().__init__(
+            f"graph {graph_id} has no version {version}; `pipestream graph history {graph_id}` lists them, and "
+            f"`pipestream graph apply FILE` makes one"
+        )
 
 
 class VersionConflict(TerminalError):

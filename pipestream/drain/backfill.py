@@ -39,7 +39,7 @@ class Backfill:
     def __post_init__(self) -> None:
         check_graph_id(self.backfill_id, "backfill id")
         if (self.since is None and self.until is None) == (self.offsets is None):
-            raise BackfillInvalid("a backfill covers either a time range (since, until) or an offset range")
+            raise BackfillInvalid("say what to cover: a time range (since, until or both), or a range of offsets")
         if self.since and self.until and self.since >= self.until:
             raise BackfillInvalid(f"since ({self.since}) must be before until ({self.until})")
         for partition, (start, end) in (self.offsets or {}).items():

@@ -82,6 +82,7 @@ def refuse_taken_ports(ports: Ports, names: Collection[str]) -> None:
     for name in taken:
         port = getattr(ports, name)
         lines.append(f"port {port} is taken{_by_whom(port)}; set {port_variable(name)} to another port, or to 0")
+    lines.append("or run `pipestream up --free-ports`, which chooses free ports for all servers")
     raise StackError("\n".join(lines))
 
 

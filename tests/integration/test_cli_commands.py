@@ -19,12 +19,14 @@ def test_documents_go_from_a_folder_to_a_complete_ledger(run, applied, documents
 
     ingested = run("ingest", "--graph", applied, "--datasource", unique, documents, "--json")
     waiting = run("ledger", "check", "--graph", applied, "--json")
+    told = run("ledger", "check", "--graph", applied)
     first_drain = run("drain", "--graph", applied, "--topic", intake, "--run-id", "r1", "--json")
     second_drain = run("drain", "--graph", applied, "--topic", second, "--run-id", "r2", "--json")
     complete = run("ledger", "check", "--graph", applied, "--json")
 
     assert ingested.json()["published"] == 4
     assert (waiting.code, waiting.json()["complete"]) == (1, False)
+    assert (told.code, told.out.splitlines()[-1]) == (1, "the ledger has no gap; what waits is for the next run")
     assert first_drain.json()["documents_out"] == {"first--second": 3, "happy-end": 1}
     assert (second_drain.json()["records"], second_drain.json()["dead_letters"]) == (3, 1)
     assert (complete.code, complete.json()["complete"]) == (0, True)

@@ -12,6 +12,7 @@ import typer
 
 from pipestream import __version__
 from pipestream.cli import dlq_actions, ledger, options
+from pipestream.cli.dlq_options import read_scope
 from pipestream.cli.main import app
 from pipestream.dead_letters.decisions import DEFAULT_MAX_REPLAYS
 from pipestream.drain.range_task import RangeFailed, RangeOutcome
@@ -28,6 +29,14 @@ from pipestream.leases import Assignment
 from pipestream.leases.none import NoLeaseStore
 from pipestream.ledger.upkeep import SHORTEST_RETENTION_HOURS
 
+LETTERS = """
+graph: letters
+cluster: main
+datasources:
+  - {id: mail, account: acme, entry: parse}
+nodes:
+  - {id: parse, type: connector}
+"""
 HEAVY = ("airflow", "boto3", "cel_expr_python", "celpy", "confluent_kafka", "deltalake", "google", "grpc", "psycopg")
 HEAVY += ("pyarrow", "pydantic", "pyspark")
 
@@ -137,6 +146,15 @@ def test_a_server_of_a_stack_that_was_up_once_points_to_its_status(run, monkeypa
     (tmp_path / ".pipestream" / "stack.toml").write_text("")
 
     assert "`pipestream status` shows whether that stack runs, and `pipestream up` starts it" in run("settings").err
+
+
+def test_a_pattern_that_matches_no_node_of_the_graphs_is_said(monkeypatch, tmp_path, capsys):
+    (tmp_path / "letters.yaml").write_text(LETTERS)
+    monkeypatch.setenv("PIPESTREAM_GRAPHS_FOLDER", str(tmp_path))
+
+    read_scope(node=["prase", "pa*"])
+
+    assert capsys.readouterr().err == "no node matches 'prase'; the graphs have happy-end, parse\n"
 
 
 @pytest.mark.parametrize(("transient", "code"), [(True, 1), (False, 2)])

@@ -69,6 +69,7 @@ def test_a_taken_port_is_refused_with_its_holder_and_the_variable_to_change(take
     assert f"port {taken_port} is taken" in message
     assert f"process {os.getpid()}" in message
     assert "PIPESTREAM_STACK_KAFKA_PORT" in message
+    assert message.endswith("or run `pipestream up --free-ports`, which chooses free ports for all servers")
 
 
 def test_free_ports_are_not_refused():
