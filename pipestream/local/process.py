@@ -9,13 +9,13 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
     from types import FrameType
 
 # A process is recognised by its pid and start time. psutil derives the start time from clock ticks since
@@ -24,6 +24,7 @@ _SAME_START_S = 1.0
 # At the next start, a log larger than this is renamed. It replaces the log that was renamed before.
 _LOG_BYTES = 20 * 1024 * 1024
 _LOOK_AGAIN_S = 0.05
+_STDERR = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,26 @@ def start_process(argv: Sequence[str], environment: Mapping[str, str], log_file:
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log_file), flags, 0o600),
             (os.POSIX_SPAWN_DUP2, 1, 2),
+            *((os.POSIX_SPAWN_CLOSE, number) for number in _inherited_files()),
         ],
         setsid=True,
         setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE],
         setsigmask=[],
     )
     return record_process(pid)
+
+
+def _inherited_files() -> list[int]:
+    """Return the open files that this process got from the shell. Those that Python opens are never passed on.
+
+    A server that kept one would hold a lock of ``flock FILE pipestream up``, or a pipe's end, for as long as it runs.
+    """
+    found = []
+    for number in [int(each.name) for each in Path("/dev/fd").iterdir()]:
+        with suppress(OSError):  # the one of the listing itself is closed by now
+            if number > _STDERR and os.get_inheritable(number):
+                found.append(number)
+    return found
 
 
 def record_process(pid: int) -> ProcessRecord:

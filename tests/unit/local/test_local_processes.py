@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -46,6 +47,21 @@ def _ended(process):
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def test_a_server_does_not_inherit_the_open_files_of_the_shell(tmp_path):
+    """As in ``flock FILE pipestream up``: the lock is free when the command has ended, although servers run."""
+    with (tmp_path / "lock").open("w") as lock:
+        os.set_inheritable(lock.fileno(), True)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        record, _ = _start_parent(tmp_path / "log")
+
+    try:
+        with (tmp_path / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert find_process(record) is not None
+    finally:
+        kill_process(record)
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["child in the session", "child in its own session"])
