@@ -72,14 +72,12 @@ class ChunkResult:
         """Return how large the objects and the outputs are."""
         return sum([result.size_bytes for result in self._results.values()])
 
-    def take_objects(self, packer: Packer) -> list[tuple[str, bytes]]:
-        """Return what to store for the outputs: segments of documents, and objects by their derived names.
+    def pack(self, packer: Packer) -> list[tuple[str, bytes]]:
+        """Take the documents that may go into segments out of the objects, and return the segments.
 
-        The outputs refer to the segments from now on, and a segment is never built twice. To repeat a failed put, keep
-        what this returned.
+        The outputs refer to the segments from now on, and a segment is never built twice.
         """
-        segments = packer.pack(self._results.values())
-        return [*self.objects.items(), *segments]
+        return packer.pack(self._results.values())
 
     def drop_objects(self) -> None:
         """Forget the objects: they are stored."""

@@ -6,11 +6,9 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from pipestream import faults
-from pipestream.documents.references import is_derived
 from pipestream.drain.chunk import ChunkProcessor, ChunkResult
 from pipestream.drain.counts import Counts
 from pipestream.drain.crash_markers import CrashMarkers
@@ -18,6 +16,7 @@ from pipestream.drain.judge import Judge
 from pipestream.drain.range_task import RangeTask
 from pipestream.engine.carry import RecordResult
 from pipestream.engine.follow import retry_policy
+from pipestream.engine.storing import store_results
 from pipestream.errors import ModuleDown, RecordTooLarge, TransientError
 from pipestream.kafka.writer import Progress
 from pipestream.offsets.range_reader import Writer
@@ -49,24 +48,13 @@ class Patience:
 
 
 def store_objects(result: ChunkResult | RecordResult, processor: ChunkProcessor, patiently: Patience) -> None:
-    """Store the objects and segments of a chunk, or the objects of a record.
-
-    What is stored is never changed. A name that is derived from the record may hold the bytes of another try: of one
-    that died, or of one that has overtaken this task and committed. Then the bytes of this try get a name of their own.
-    If the process dies before its transaction, what it stored is found by the next try, or by nobody.
-    """
-    objects = result.take_objects(processor.packer) if isinstance(result, ChunkResult) else list(result.objects.items())
-    derived = [item for item in objects if is_derived(item[0])]
-    patiently(partial(processor.store.put_many, [item for item in objects if not is_derived(item[0])]))
-    taken = set(patiently(partial(processor.store.put_once, derived)))
-    if not taken:
-        return
-    log.info(
-        "%s: the bytes of another try have the names of %d objects: %s, …", patiently.topic, len(taken), min(taken)
-    )
-    results = result if isinstance(result, ChunkResult) else [result]
-    moved = {key: data for each in results for key, data in each.move_objects(taken).items()}
-    patiently(partial(processor.store.put_many, list(moved.items())))
+    """Store the objects and segments of a chunk, or the objects of a record; see ``store_results``."""
+    if isinstance(result, RecordResult):
+        store_results([result], (), processor.store, patiently)
+    else:
+        # Packed once: to repeat a failed put needs the same segments.
+        segments = result.pack(processor.packer)
+        store_results(list(result), segments, processor.store, patiently)
 
 
 class Passed(Protocol):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pipestream.documents.references import stream_key, variant_key
+from pipestream.documents.references import content_key, stream_key, variant_key
 from pipestream.errors import ModuleDown, ModuleFailed
 from pipestream.objects.store import open_store
 from pipestream.wire import DocumentReference, PipeStream
@@ -70,17 +70,18 @@ def check_processed(answer: ProcessNodeResponse, engine: str) -> None:
 def sendable(stream: PipeStream, settings: Settings | None) -> PipeStream:
     """Return a stream as it is sent: a document too large for a message is stored, and a reference is sent.
 
-    Its key is derived, so that a repeated call writes the same object again.
+    Its name tells its content, so that a repeated call, whose module may have answered otherwise, changes no object.
 
     :param settings: where it is stored, and what is too large; without them the stream is sent as it is.
     """
     if settings is None or stream.ByteSize() <= settings.grpc_max_message_bytes - _MESSAGE_MARGIN:
         return stream
     account_id = stream.metadata.account_id
+    data = stream.document.SerializeToString(deterministic=True)
     key = stream_key(account_id, stream.stream_id, stream.current_node_id)
-    key = variant_key(key, f"handover.{stream.hop_count}")
+    key = content_key(variant_key(key, f"handover.{stream.hop_count}"), data)
     with open_store(settings.store_uri, settings) as store:
-        store.put(key, stream.document.SerializeToString(deterministic=True))
+        store.put(key, data)
     reference = DocumentReference(doc_id=stream.document.doc_id, account_id=account_id, object_key=key)
     sent = PipeStream()
     sent.CopyFrom(stream)

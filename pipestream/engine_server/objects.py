@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pipestream import faults
+from pipestream.engine.storing import store_results
 from pipestream.objects.store import ObjectStore
 
 if TYPE_CHECKING:
@@ -101,11 +102,7 @@ class ObjectPutter:
             for packer, result in each.results:
                 by_packer.setdefault(packer, []).append(result)
         segments = [segment for packer, results in by_packer.items() for segment in packer.pack(results)]
-        items = list(segments)
-        for each in batch:
-            items += each.objects.items()
-            for _, result in each.results:
-                items += result.objects.items()
-        self._store.put_many(items)
+        objects = [item for each in batch for item in each.objects.items()]
+        store_results([result for each in batch for _, result in each.results], [*segments, *objects], self._store)
         if segments:
             faults.reach(faults.SEGMENTS_STORED)

@@ -64,7 +64,8 @@ def process(store):
         with open_services(built(graph), Settings(), fused_with(graph, task.node_id)) as services:
             processor = chunk_processor(task, graph, services, store, Settings())
             result = processor.process(records)
-            objects = result.take_objects(processor.packer)
+            segments = result.pack(processor.packer)
+            objects = [*result.objects.items(), *segments]
         store.put_many(objects)
         return result.outputs, [key for key, _ in objects]
 
@@ -221,5 +222,5 @@ def test_what_was_stored_alone_is_not_packed(process, store):
         store.put_many(list(result.objects.items()))
         result.drop_objects()
 
-        assert result.take_objects(processor.packer) == []
+        assert result.pack(processor.packer) == []
     assert len(read(result.outputs, store)) == 5

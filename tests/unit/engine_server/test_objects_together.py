@@ -48,15 +48,15 @@ def packer(settings):
     return Packer(check_graph_text(GRAPH, "packed.yaml").require(), settings)
 
 
-def result_of(name):
+def result_of(name, text=""):
     """Return the result of a call whose document may go into a segment."""
     key = stream_key("acme", name, "start")
     stream = PipeStream(stream_id=name)
     stream.document_ref.CopyFrom(DocumentReference(doc_id=name, account_id="acme", source_node_id="start"))
     result = RecordResult(InputRecord("intake.packed", -1, -1, 0, None, None))
     result.outputs.append(OutputRecord("pipestream.packed.next", name.encode(), stream.SerializeToString()))
-    result.objects[key] = f"document {name}".encode()
-    result.for_segments[0] = key
+    result.objects[key] = (text or f"document {name}").encode()
+    result.document_keys[0] = result.for_segments[0] = key
     return result
 
 
@@ -73,6 +73,9 @@ class HeldBack:
         if self._left >= 0:
             self.go.wait(30)
         self._store.put_many(items)
+
+    def put_once(self, items):
+        return self._store.put_once(items)
 
 
 async def put_all(store, packer, results):
@@ -105,3 +108,14 @@ def test_a_result_that_is_put_again_keeps_its_place_in_the_segment(store, packer
     asyncio.run(put_all(store, packer, results))
     assert [each.outputs[0] for each in results] == outputs
     assert len(list(store.list("segments"))) == 1
+
+
+@pytest.mark.parametrize("are_together", [False, True], ids=["one after the other", "at once"])
+def test_a_repeated_call_never_changes_the_document_that_the_first_one_has_stored(store, packer, are_together):
+    """Both are at work until one is accepted, and a module may answer them in different ways."""
+    calls = [result_of("stream", text=text) for text in ("first", "second")]
+    for some in [calls] if are_together else [[call] for call in calls]:
+        asyncio.run(put_all(store, packer, some))
+
+    places = [place_of(PipeStream.FromString(each.outputs[0].value)) for each in calls]
+    assert [fetch_document(store, place) for place in places] == [b"first", b"second"]
