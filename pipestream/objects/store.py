@@ -1,4 +1,4 @@
-"""The object store: a folder or an S3 bucket, through obstore.
+"""The object store: a folder or an S3 bucket, through obstore, and a folder's files by themselves where that is faster.
 
 A store's connections belong to the process that opened it: open one per process, never send it to another.
 """
@@ -18,6 +18,7 @@ from obstore.store import LocalStore, S3Store
 
 from pipestream.errors import DocumentMissing, SettingsInvalid, StoreRefused, StoreUnavailable
 from pipestream.ids import check_key
+from pipestream.objects.files import Files
 from pipestream.objects.s3 import obstore_options, read_answer, split_bucket
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ _CONCURRENCY = 16
 _TRIES_OF_A_NAME = 3
 
 _NOT_FOUND = (NotFoundError, FileNotFoundError)
+_NOT_IN_FOLDER = (*_NOT_FOUND, IsADirectoryError, NotADirectoryError)
 _NOT_ALLOWED = (PermissionDeniedError, PermissionError)
 _RANGE_NOT_SATISFIABLE = 416
 _XML_HEAD = '<?xml version="1.0" encoding="UTF-8"?>'
@@ -77,6 +79,27 @@ class StoredObject:
     modified_at: datetime
 
 
+class _Bucket:
+    """The objects of a bucket, by key."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+
+    def read(self, key: str) -> bytes:
+        return bytes(obstore.get(self._backend, key).bytes())
+
+    def write(self, key: str, data: bytes) -> None:
+        # One request for any size: a multipart upload that dies leaves parts behind that cost money.
+        obstore.put(self._backend, key, data, use_multipart=False)
+
+    def write_new(self, key: str, data: bytes) -> bool:
+        try:
+            obstore.put(self._backend, key, data, mode="create", use_multipart=False)
+        except AlreadyExistsError:
+            return False
+        return True
+
+
 class ObjectStore:
     """Objects by key. Safe to use from several threads.
 
@@ -88,6 +111,7 @@ class ObjectStore:
         self.uri = uri
         self._backend = backend
         self._folder = folder
+        self._objects = _Bucket(backend) if folder is None else Files(folder)
         self._pool = ThreadPoolExecutor(_CONCURRENCY, thread_name_prefix="object-store")
 
     def __enter__(self) -> ObjectStore:
@@ -108,8 +132,7 @@ class ObjectStore:
         """
         check_key(key)
         try:
-            # One request for any size: a multipart upload that dies leaves parts behind that cost money.
-            obstore.put(self._backend, key, data, use_multipart=False)
+            self._objects.write(key, data)
         except (BaseError, OSError) as error:
             raise self._failed("put", key, error) from error
 
@@ -122,12 +145,9 @@ class ObjectStore:
         """
         check_key(key)
         try:
-            obstore.put(self._backend, key, data, mode="create", use_multipart=False)
-        except AlreadyExistsError:
-            return False
+            return self._objects.write_new(key, data)
         except (BaseError, OSError) as error:
             raise self._failed("put", key, error) from error
-        return True
 
     def get(self, key: str) -> bytes:
         """Return an object's bytes.
@@ -137,7 +157,7 @@ class ObjectStore:
         """
         check_key(key)
         try:
-            return bytes(obstore.get(self._backend, key).bytes())
+            return self._objects.read(key)
         except (BaseError, OSError) as error:
             raise self._not_got("get", key, error) from error
 
@@ -365,7 +385,7 @@ class ObjectStore:
             answer = read_answer(str(error))
             missing = isinstance(error, _NOT_FOUND) and answer is not None and answer.code == "NoSuchKey"
         else:
-            not_there = isinstance(error, _NOT_FOUND) or "(os error 20)" in str(error)
+            not_there = isinstance(error, _NOT_IN_FOLDER) or "(os error 20)" in str(error)
             missing = not_there and self._folder.is_dir()
         if missing:
             return DocumentMissing(f"there is no object {key} in {self.uri}")

@@ -202,6 +202,16 @@ def test_what_a_killed_writer_leaves_behind_is_not_an_object(store, tmp_path):
     assert store.get("a/b.pb") == b"y"
 
 
+def test_a_write_that_fails_leaves_nothing_behind(store, tmp_path):
+    store.put("a/b/c.pb", b"x")
+
+    with pytest.raises(StoreUnavailable):
+        store.put("a/b", b"a folder is there")
+    assert not store.put_new("a/b/c.pb", b"y")
+
+    assert sorted(file.name for file in (tmp_path / "objects").rglob("*")) == ["a", "b", "c.pb"]
+
+
 def test_a_folder_given_as_a_proper_uri_is_that_folder(tmp_path):
     folder = tmp_path / "with blank"
     with open_store(folder.as_uri(), SETTINGS) as store:
