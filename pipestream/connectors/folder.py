@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,47 +63,55 @@ class FolderConnector:
         root = self.path.resolve()
         if not root.is_dir():
             raise SourceUnreadable(f"folder connector: {self.path} is not a folder; make it or correct the path")
-        for file in self._files(root):
-            relative = file.relative_to(root).as_posix()
+        for relative in self._files(root):
             try:
-                yield self._document(root, file, relative)
+                yield self._document(root, relative)
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 yield Unreadable(relative.encode(errors="replace").decode(), reason)
 
-    def _files(self, root: Path) -> list[Path]:
+    # Paths are plain strings from here on: to make and join objects of pathlib takes longer than to read a small file.
+
+    def _files(self, root: Path) -> list[str]:
+        """Return the paths of the files, from the folder on. Folders that are links are not entered."""
         found = []
         for folder, folders, names in os.walk(root):
             folders[:] = [name for name in folders if self.recursive and not name.startswith(".")]
+            below = os.path.relpath(folder, root)
             found += [
-                Path(folder, name)
+                name if below == "." else f"{below}/{name}"
                 for name in names
                 if not name.startswith(".") and fnmatch.fnmatchcase(name, self.pattern)
             ]
-        return sorted(found, key=lambda file: file.relative_to(root).as_posix().encode(errors="surrogateescape"))
+        return sorted(found, key=os.fsencode)
 
-    def _document(self, root: Path, file: Path, relative: str) -> PipeDoc:
+    def _document(self, root: Path, relative: str) -> PipeDoc:
         try:
             relative.encode()
         except UnicodeEncodeError:
             raise ValueError("the file's name is not UTF-8; rename it") from None
-        if not file.resolve(strict=True).is_relative_to(root):
-            raise ValueError("a symbolic link that leads out of the folder")
-        if not file.is_file():
+        file = f"{root}/{relative}"
+        found = os.lstat(file)
+        if stat.S_ISLNK(found.st_mode):
+            if not Path(file).resolve(strict=True).is_relative_to(root):
+                raise ValueError("a symbolic link that leads out of the folder")
+            found = Path(file).stat()
+        if not stat.S_ISREG(found.st_mode):
             raise ValueError("neither a file nor a link to one")
-        data = self._read(file)
-        modified = datetime.fromtimestamp(int(file.stat().st_mtime), UTC)
-        if file.suffix == ".pb":
+        data = self._read(file, found.st_size)
+        if relative.endswith(".pb"):
             return _stored_document(data, relative)
-        return file_document(data, relative, _uri(relative), modified)
+        return file_document(data, relative, _uri(relative), datetime.fromtimestamp(int(found.st_mtime), UTC))
 
-    def _read(self, file: Path) -> bytes:
-        # One byte more than allowed, so that a file that grows while it is read is noticed too.
-        with file.open("rb") as opened:
-            data = opened.read(self.max_bytes + 1)
+    def _read(self, file: str, size_bytes: int) -> bytes:
+        with open(file, "rb") as opened:  # noqa: PTH123
+            # One byte more, so that a file that grows while it is read is noticed too.
+            data = opened.read(min(size_bytes, self.max_bytes) + 1)
+            if len(data) > size_bytes:
+                data += opened.read(self.max_bytes + 1 - len(data))
         if len(data) > self.max_bytes:
             raise ValueError(
-                f"{file.stat().st_size} bytes, above the limit of {self.max_bytes}; raise max_bytes or split it"
+                f"{Path(file).stat().st_size} bytes, above the limit of {self.max_bytes}; raise max_bytes or split it"
             )
         return data
 
