@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import logging
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
@@ -84,18 +85,32 @@ class S3Connector:
                         wanted.append(entry)
                     else:
                         yield problem
-                for group in _groups(wanted):
-                    # One list at a time: what is read ahead must not grow while documents are uploaded.
-                    for entry, found in zip(group, list(pool.map(self._read, group)), strict=True):
-                        yield found
-                        if not isinstance(found, Unreadable):
-                            yield Seen(entry["path"], {"etag": _version(entry)})
+                for entry, found in self._read_ahead(pool, wanted):
+                    yield found
+                    if not isinstance(found, Unreadable):
+                        yield Seen(entry["path"], {"etag": _version(entry)})
 
     def _pages(self) -> Iterator[Sequence[Any]]:
         try:
             yield from obstore.list(self._store, self._options.prefix or None, chunk_size=1_000)
         except (BaseError, OSError) as error:
             raise self._failed("list", "", error) from error
+
+    def _read_ahead(
+        self, pool: ThreadPoolExecutor, entries: Sequence[Any]
+    ) -> Iterator[tuple[Any, PipeDoc | Unreadable | LeftOut]]:
+        """Yield objects in their order, while those behind them are read."""
+        under_way: deque[tuple[Any, Future[PipeDoc | Unreadable | LeftOut]]] = deque()
+        size_bytes = 0
+        for entry in entries:
+            while under_way and (len(under_way) == _AT_ONCE or size_bytes + entry["size"] > _AT_ONCE_BYTES):
+                first, read = under_way.popleft()
+                size_bytes -= first["size"]
+                yield first, read.result()
+            under_way.append((entry, pool.submit(self._read, entry)))
+            size_bytes += entry["size"]
+        for entry, read in under_way:
+            yield entry, read.result()
 
     def _why_not(self, entry: Any, known: Mapping[str, Mapping[str, Any]]) -> Unreadable | LeftOut | None:
         path = entry["path"]
@@ -161,17 +176,3 @@ def open_s3(options: Mapping[str, Any], context: PluginContext) -> S3Connector:
 def _version(entry: Any) -> str:
     """Return the etag; where a server has none, size and time stand for it."""
     return str(entry.get("e_tag") or f"{entry['size']}-{entry['last_modified'].isoformat()}")
-
-
-def _groups(entries: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Yield objects that are read at once."""
-    group: list[Any] = []
-    size_bytes = 0
-    for entry in entries:
-        if group and (len(group) == _AT_ONCE or size_bytes + entry["size"] > _AT_ONCE_BYTES):
-            yield group
-            group, size_bytes = [], 0
-        group.append(entry)
-        size_bytes += entry["size"]
-    if group:
-        yield group
