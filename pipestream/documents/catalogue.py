@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from datetime import timedelta
+from operator import attrgetter
+from typing import TYPE_CHECKING, Literal
 
 from psycopg.rows import class_row
-from psycopg.types.json import Jsonb
 
 from pipestream.documents import outbox
 from pipestream.documents.tables import Tables
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from pipestream.documents.tables import Connection
@@ -24,8 +26,23 @@ log = logging.getLogger(__name__)
 
 Outcome = Literal["new", "changed", "unchanged"]
 
-_COLUMNS = """account_id, datasource_id, doc_id, object_key, checksum, size_bytes, mime_type, title,
-    connector_id, document_type, metadata, created_at, updated_at, published_at, version"""
+# An upload and a deletion take minutes at most, however slow the store is: this covers both together.
+_DELETION_LASTS = timedelta(hours=2)
+
+_KEY_COLUMNS = "account_id, datasource_id, doc_id"
+_GIVEN_COLUMNS = f"""{_KEY_COLUMNS}, object_key, checksum, size_bytes, mime_type, title, connector_id, document_type,
+    metadata"""
+_GIVEN_NAMES = [column.strip() for column in _GIVEN_COLUMNS.split(",")]
+# Many rows as one parameter. JSON, because the client turns lists into arrays item by item, which takes longer than
+# everything else together.
+_GIVEN = """json_to_recordset(%s::json) AS given(account_id text, datasource_id text, doc_id text, object_key text,
+    checksum text, size_bytes bigint, mime_type text, title text, connector_id text, document_type text,
+    metadata jsonb)"""
+_COLUMNS = f"{_GIVEN_COLUMNS}, created_at, updated_at, published_at, version"
+
+
+DocumentKey = tuple[str, str, str]
+"""A document's account, datasource and id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +60,10 @@ class Row:
     connector_id: str = ""
     document_type: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> DocumentKey:
+        return self.account_id, self.datasource_id, self.doc_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +86,8 @@ class Recorded:
     waiting_id: int | None = None
     """The number of the reference to it that waits in the outbox."""
 
+
+_Rows = dict[DocumentKey, Catalogued]
 
 Announce = Callable[[Catalogued], outbox.Announcement]
 
@@ -100,21 +123,17 @@ class Catalogue:
         if not rows:
             return []
         # In one order for everybody, or two transactions could wait for each other's rows.
-        ordered = sorted(rows, key=_key)
+        ordered = sorted(rows, key=attrgetter("key"))
         with self._tables.connection() as connection, connection.transaction():
             new, known = self._insert_and_lock(connection, ordered)
-            changed = [row for row in ordered if known[_key(row)].checksum != row.checksum]
-            self._update(connection, changed)
-            current = self._lock(connection, ordered) if changed else known
-            changed_keys = {_key(row) for row in changed}
-            is_fresh = new | changed_keys
-            fresh = [row for key, row in current.items() if key in is_fresh]
-            rest = [row for key, row in current.items() if key not in is_fresh and (force or row.published_at is None)]
+            changed = self._update(connection, [row for row in ordered if _is_changed(row, known)])
+            current = known | changed | new
+            fresh = [current[row.key] for row in ordered if row.key not in known or row.key in changed]
+            rest = [row for key, row in known.items() if key not in changed and (force or row.published_at is None)]
             waiting = _announce(connection, fresh, rest, announce) if announce else {}
         recorded = []
-        for row in rows:
-            key = _key(row)
-            outcome: Outcome = "new" if key in new else "changed" if key in changed_keys else "unchanged"
+        for key in map(attrgetter("key"), rows):
+            outcome: Outcome = "new" if key in new else "changed" if key in changed else "unchanged"
             recorded.append(Recorded(current[key], outcome, waiting.get(current[key].object_key)))
         return recorded
 
@@ -166,7 +185,7 @@ class Catalogue:
         with self._tables.connection() as connection, connection.cursor(row_factory=class_row(Catalogued)) as cursor:
             return cursor.execute(sql, (account_id, datasource_id, after, limit)).fetchall()
 
-    def page(self, connector_id: str, after: tuple[str, str, str], limit: int) -> tuple[Sequence[Catalogued], int]:
+    def page(self, connector_id: str, after: DocumentKey, limit: int) -> tuple[Sequence[Catalogued], int]:
         """Return documents of all datasources, in the order of their keys, and how many there are in all.
 
         :param connector_id: only those that this connector brought; empty: all.
@@ -221,53 +240,103 @@ class Catalogue:
     def remove(self, account_id: str, datasource_id: str, doc_id: str) -> bool:
         """Remove a document's row and the references to it that wait, whatever its state; return whether there was one.
 
+        Delete its objects after this, not before: the deletion is noted here.
+
         :raises DatabaseUnavailable: PostgreSQL did not answer.
         """
         place = (account_id, datasource_id, doc_id)
+        self.note_deletions([place])
         of_document = "WHERE (account_id, datasource_id, doc_id) = (%s, %s, %s)"
         with self._tables.connection() as connection, connection.transaction():
             removed = connection.execute(f"DELETE FROM documents {of_document}", place).rowcount  # noqa: S608
             connection.execute(f"DELETE FROM outbox {of_document}", place)  # noqa: S608
         return removed > 0
 
-    def _insert_and_lock(
-        self, connection: Connection, rows: Sequence[Row]
-    ) -> tuple[set[tuple[str, str, str]], dict[tuple[str, str, str], Catalogued]]:
-        """Return which rows are new, and all of them as they are now, in the order of their keys."""
-        new: set[tuple[str, str, str]] = set()
-        known: dict[tuple[str, str, str], Catalogued] = {}
+    def note_deletions(self, documents: Iterable[DocumentKey]) -> None:
+        """Note that objects of some documents are about to be deleted, before their rows are removed.
+
+        An upload that is recorded after the row was removed finds the note, and looks whether its objects are still
+        there. An upload that looked for the note before it was there was recorded before the row was removed, so it was
+        deleted itself.
+
+        :raises DatabaseUnavailable: PostgreSQL did not answer.
+        """
+        # In one order for everybody, or two transactions could wait for each other's rows.
+        ordered = sorted(set(documents))
+        if not ordered:
+            return
+        sql = """INSERT INTO deletions (account_id, datasource_id, doc_id)
+            SELECT * FROM unnest(%s::text[], %s::text[], %s::text[])
+            ON CONFLICT (account_id, datasource_id, doc_id) DO UPDATE SET noted_at = now()"""
+        with self._tables.connection() as connection:
+            connection.execute(sql, [list(column) for column in zip(*ordered, strict=True)])
+            connection.execute(
+                """DELETE FROM deletions WHERE (account_id, datasource_id, doc_id) IN (
+                    SELECT account_id, datasource_id, doc_id FROM deletions
+                    WHERE noted_at < now() - %s FOR UPDATE SKIP LOCKED)""",
+                (_DELETION_LASTS,),
+            )
+
+    def deleted_lately(self, rows: Sequence[Row]) -> set[DocumentKey]:
+        """Return those of some documents of which objects may have been deleted while they were uploaded.
+
+        :raises DatabaseUnavailable: PostgreSQL did not answer.
+        """
+        sql = (
+            f"SELECT {_KEY_COLUMNS} FROM deletions WHERE ({_KEY_COLUMNS}) IN (SELECT {_KEY_COLUMNS} FROM {_GIVEN}) "  # noqa: S608
+            "AND noted_at >= now() - %s"
+        )
+        with self._tables.connection() as connection:
+            return set(connection.execute(sql, (_given(rows), _DELETION_LASTS)).fetchall())
+
+    def _insert_and_lock(self, connection: Connection, rows: Sequence[Row]) -> tuple[_Rows, _Rows]:
+        """Return the rows that are new, and those that were there, as they are now, in the order of their keys."""
+        new: _Rows = {}
+        known: _Rows = {}
         # A row that was there for the insert may be removed before it is locked. Then it is new after all.
-        while missing := [row for row in rows if _key(row) not in known]:
+        while missing := [row for row in rows if row.key not in new and row.key not in known]:
             new |= self._insert(connection, missing)
-            known |= self._lock(connection, missing)
+            # What this transaction has inserted, nobody else can change.
+            known |= self._lock(connection, [row for row in missing if row.key not in new])
         return new, dict(sorted(known.items()))
 
-    def _insert(self, connection: Connection, rows: Sequence[Row]) -> set[tuple[str, str, str]]:
-        sql = """INSERT INTO documents
-                (account_id, datasource_id, doc_id, object_key, checksum, size_bytes, mime_type, title,
-                connector_id, document_type, metadata)
-            SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[],
-                %s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::jsonb[])
-            ON CONFLICT DO NOTHING RETURNING account_id, datasource_id, doc_id"""
-        return set(connection.execute(sql, _columns(rows)).fetchall())
+    def _insert(self, connection: Connection, rows: Sequence[Row]) -> _Rows:
+        sql = f"""INSERT INTO documents ({_GIVEN_COLUMNS}) SELECT {_GIVEN_COLUMNS} FROM {_GIVEN}
+            ON CONFLICT DO NOTHING RETURNING {_COLUMNS}"""  # noqa: S608
+        return _read(connection, sql, rows)
 
-    def _lock(self, connection: Connection, rows: Sequence[Row]) -> dict[tuple[str, str, str], Catalogued]:
+    def _lock(self, connection: Connection, rows: Sequence[Row]) -> _Rows:
         sql = (
-            f"SELECT {_COLUMNS} FROM documents WHERE (account_id, datasource_id, doc_id) IN "  # noqa: S608
-            "(SELECT * FROM unnest(%s::text[], %s::text[], %s::text[])) "
-            "ORDER BY account_id, datasource_id, doc_id FOR UPDATE"
+            f"SELECT {_COLUMNS} FROM documents WHERE ({_KEY_COLUMNS}) IN "  # noqa: S608
+            f"(SELECT {_KEY_COLUMNS} FROM {_GIVEN}) ORDER BY {_KEY_COLUMNS} FOR UPDATE"
         )
-        with connection.cursor(row_factory=class_row(Catalogued)) as cursor:
-            return {_key(row): row for row in cursor.execute(sql, _columns(rows)[:3])}
+        return _read(connection, sql, rows)
 
-    def _update(self, connection: Connection, rows: Sequence[Row]) -> None:
-        sql = """UPDATE documents SET object_key = %s, checksum = %s, size_bytes = %s, mime_type = %s, title = %s,
-                connector_id = %s, document_type = %s, metadata = %s,
+    def _update(self, connection: Connection, rows: Sequence[Row]) -> _Rows:
+        """Give rows, which are locked, the content of the next version."""
+        sql = f"""WITH given AS (SELECT * FROM {_GIVEN})
+            UPDATE documents SET object_key = given.object_key, checksum = given.checksum,
+                size_bytes = given.size_bytes, mime_type = given.mime_type, title = given.title,
+                connector_id = given.connector_id, document_type = given.document_type, metadata = given.metadata,
                 version = version + 1, updated_at = now(), published_at = NULL
-            WHERE (account_id, datasource_id, doc_id) = (%s, %s, %s)"""
-        columns = _columns(rows)
-        with connection.cursor() as cursor:
-            cursor.executemany(sql, list(zip(*columns[3:], *columns[:3], strict=True)))
+            FROM given
+            WHERE (documents.account_id, documents.datasource_id, documents.doc_id)
+                = (given.account_id, given.datasource_id, given.doc_id)
+            RETURNING {", ".join(f"documents.{column.strip()}" for column in _COLUMNS.split(","))}"""  # noqa: S608
+        return _read(connection, sql, rows)
+
+
+def _is_changed(row: Row, known: Mapping[DocumentKey, Catalogued]) -> bool:
+    found = known.get(row.key)
+    return found is not None and found.checksum != row.checksum
+
+
+def _read(connection: Connection, sql: str, rows: Sequence[Row]) -> _Rows:
+    """Return the rows that a statement about some rows returns."""
+    if not rows:
+        return {}
+    with connection.cursor(row_factory=class_row(Catalogued)) as cursor:
+        return {row.key: row for row in cursor.execute(sql, (_given(rows),))}
 
 
 def _announce(
@@ -287,21 +356,6 @@ def _announce(
     return found | outbox.insert(connection, [announce(row) for row in (*fresh, *missing)])
 
 
-def _key(row: Row) -> tuple[str, str, str]:
-    return row.account_id, row.datasource_id, row.doc_id
-
-
-def _columns(rows: Sequence[Row]) -> list[list[Any]]:
-    names = (
-        "account_id",
-        "datasource_id",
-        "doc_id",
-        "object_key",
-        "checksum",
-        "size_bytes",
-        "mime_type",
-        "title",
-        "connector_id",
-        "document_type",
-    )
-    return [[getattr(row, name) for row in rows] for name in names] + [[Jsonb(dict(row.metadata)) for row in rows]]
+def _given(rows: Sequence[Row]) -> str:
+    """Return rows as a parameter for ``_GIVEN``."""
+    return json.dumps([{name: getattr(row, name) for name in _GIVEN_NAMES} for row in rows], default=dict)

@@ -7,13 +7,14 @@ recorded upload and none for any other, whatever crashes. Who publishes them is 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from psycopg.rows import class_row
-from psycopg.types.json import Jsonb
 
 from pipestream.errors import Overtaken
 
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
     from pipestream.documents.tables import Connection, Tables
 
 _COLUMNS = "id, account_id, datasource_id, doc_id, object_key, value, headers"
+# A document that changed meanwhile stays pending. The rows are locked in the order that the catalogue locks them in, so
+# that nobody waits for each other.
+_TAKE_OUT = """WITH published AS (
+        DELETE FROM outbox WHERE id = ANY(%s::bigint[]) RETURNING account_id, datasource_id, doc_id, object_key),
+    due AS (
+        SELECT account_id, datasource_id, doc_id FROM documents
+        WHERE (account_id, datasource_id, doc_id, object_key) IN (SELECT * FROM published)
+        ORDER BY account_id, datasource_id, doc_id FOR UPDATE)
+    UPDATE documents SET published_at = now() FROM due
+    WHERE (documents.account_id, documents.datasource_id, documents.doc_id)
+        = (due.account_id, due.datasource_id, due.doc_id)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +74,24 @@ def insert(connection: Connection, announcements: Sequence[Announcement]) -> dic
     """Put references into the outbox, within the caller's transaction; return their numbers by object key."""
     if not announcements:
         return {}
-    names = ("account_id", "datasource_id", "doc_id", "object_key", "value")
-    columns: list[list[Any]] = [[getattr(each, name) for each in announcements] for name in names]
-    columns.append([Jsonb(dict(each.headers)) for each in announcements])
+    # One parameter in JSON, as in the catalogue.
+    given = [
+        {
+            "account_id": each.account_id,
+            "datasource_id": each.datasource_id,
+            "doc_id": each.doc_id,
+            "object_key": each.object_key,
+            "value": b64encode(each.value).decode(),
+            "headers": dict(each.headers),
+        }
+        for each in announcements
+    ]
     sql = """INSERT INTO outbox (account_id, datasource_id, doc_id, object_key, value, headers)
-        SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %b::bytea[], %s::jsonb[])
+        SELECT account_id, datasource_id, doc_id, object_key, decode(value, 'base64'), headers
+        FROM json_to_recordset(%s::json) AS given(account_id text, datasource_id text, doc_id text, object_key text,
+            value text, headers jsonb)
         RETURNING object_key, id"""
-    return dict(connection.execute(sql, columns).fetchall())
+    return dict(connection.execute(sql, (json.dumps(given),)).fetchall())
 
 
 def find(connection: Connection, datasource_id: str, object_keys: Sequence[str]) -> dict[str, int]:
@@ -100,7 +123,7 @@ class Outbox:
     def which_wait(self, ids: Sequence[int]) -> set[int]:
         """Return those of some references that are still in the outbox."""
         with self._tables.connection() as connection:
-            rows = connection.execute("SELECT id FROM outbox WHERE id = ANY(%s)", (list(ids),)).fetchall()
+            rows = connection.execute("SELECT id FROM outbox WHERE id = ANY(%s::bigint[])", (_array(ids),)).fetchall()
         return {row[0] for row in rows}
 
     @contextmanager
@@ -142,8 +165,9 @@ class Outbox:
             waiting = _read(connection, "datasource_id = %s ORDER BY id LIMIT %s", (datasource_id, limit))
             if waiting:
                 noted = connection.execute(
-                    "UPDATE outbox_lanes SET batch_id = %s, claimed = %s WHERE datasource_id = %s AND token = %s",
-                    (batch_id, [each.id for each in waiting], datasource_id, token),
+                    """UPDATE outbox_lanes SET batch_id = %s, claimed = %s::bigint[]
+                    WHERE datasource_id = %s AND token = %s""",
+                    (batch_id, _array(each.id for each in waiting), datasource_id, token),
                 )
                 if noted.rowcount != 1:
                     raise LaneLost(datasource_id)
@@ -154,7 +178,6 @@ class Outbox:
 
         :raises LaneLost: another relay has taken over, and settles it.
         """
-        ids = [each.id for each in batch.waiting]
         with self._tables.connection() as connection, connection.transaction():
             noted = connection.execute(
                 """UPDATE outbox_lanes SET batch_id = NULL, claimed = '{}'
@@ -163,8 +186,7 @@ class Outbox:
             )
             if noted.rowcount != 1:
                 raise LaneLost(datasource_id)
-            connection.execute("DELETE FROM outbox WHERE id = ANY(%s)", (ids,))
-            _mark_published(connection, batch.waiting)
+            connection.execute(_TAKE_OUT, (_array(each.id for each in batch.waiting),))
 
 
 def _read(connection: Connection, condition: str, parameters: tuple[Any, ...]) -> list[Waiting]:
@@ -173,18 +195,6 @@ def _read(connection: Connection, condition: str, parameters: tuple[Any, ...]) -
         return sorted(cursor.execute(sql, parameters).fetchall(), key=lambda each: each.id)
 
 
-def _mark_published(connection: Connection, waiting: Sequence[Waiting]) -> None:
-    """Note that Kafka has these versions; a document that changed meanwhile stays pending.
-
-    The rows are locked in the order that the catalogue locks them in, so that nobody waits for each other.
-    """
-    sql = """WITH due AS (
-            SELECT account_id, datasource_id, doc_id FROM documents
-            WHERE (account_id, datasource_id, doc_id, object_key) IN
-                (SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[]))
-            ORDER BY account_id, datasource_id, doc_id FOR UPDATE)
-        UPDATE documents SET published_at = now() FROM due
-        WHERE (documents.account_id, documents.datasource_id, documents.doc_id)
-            = (due.account_id, due.datasource_id, due.doc_id)"""
-    names = ("account_id", "datasource_id", "doc_id", "object_key")
-    connection.execute(sql, [[getattr(each, name) for each in waiting] for name in names])
+def _array(ids: Iterable[int]) -> str:
+    """Return numbers as PostgreSQL writes an array. The client would turn a list into one item by item."""
+    return f"{{{','.join(map(str, ids))}}}"

@@ -1,6 +1,7 @@
 """The Repository's tables in PostgreSQL.
 
-They are the catalogue of documents, the outbox of their references, and what connectors have seen.
+They are the catalogue of documents, the outbox of their references, what was deleted lately, and what connectors have
+seen.
 """
 
 from __future__ import annotations
@@ -61,6 +62,14 @@ CREATE TABLE IF NOT EXISTS outbox_lanes (
     batch_id      text,
     claimed       bigint[] NOT NULL DEFAULT '{}'
 );
+CREATE TABLE IF NOT EXISTS deletions (
+    account_id    text        NOT NULL,
+    datasource_id text        NOT NULL,
+    doc_id        text        NOT NULL,
+    noted_at      timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (account_id, datasource_id, doc_id)
+);
+CREATE INDEX IF NOT EXISTS deletions_by_time ON deletions (noted_at);
 CREATE TABLE IF NOT EXISTS connector_memory (
     account_id    text        NOT NULL,
     datasource_id text        NOT NULL,

@@ -52,11 +52,27 @@ class Uploads:
         :param is_announced: False for documents that are only kept, and never published.
         :raises StoreUnavailable, DatabaseUnavailable: repeat it.
         """
-        rows = [_row(each, datasource) for each in documents]
+        self.put(documents, datasource)
+        return self.enter(documents, datasource, force=force, is_announced=is_announced)
+
+    def put(self, documents: Sequence[Prepared], datasource: Datasource) -> None:
+        """Store the objects of documents, the first step of ``record``.
+
+        :raises StoreUnavailable: repeat it.
+        """
         # Blobs first: a document must not refer to what is not there.
         self.store.put_many([blob for each in documents for blob in each.blobs])
-        self.store.put_many([(row.object_key, each.data) for row, each in zip(rows, documents, strict=True)])
+        self.store.put_many([(_key(each, datasource), each.data) for each in documents])
         faults.reach(faults.UPLOAD_STORED)
+
+    def enter(
+        self, documents: Sequence[Prepared], datasource: Datasource, *, force: bool = False, is_announced: bool = True
+    ) -> Sequence[Recorded]:
+        """Record documents whose objects are stored, the second step of ``record``.
+
+        :raises StoreUnavailable, DatabaseUnavailable: repeat both steps.
+        """
+        rows = [_row(each, datasource) for each in documents]
         traces = {each.doc_id: each.traceparent for each in documents}
 
         def make(row: Catalogued) -> Announcement:
@@ -69,14 +85,16 @@ class Uploads:
 
     def _put_again(self, rows: Sequence[Row], documents: Sequence[Prepared]) -> None:
         """Store what a deletion of an earlier version took with it, between the first put and the record."""
+        deleted = self.catalogue.deleted_lately(rows)
         objects = {
             key: (row, data)
             for row, each in zip(rows, documents, strict=True)
+            if row.key in deleted
             for key, data in (*each.blobs, (row.object_key, each.data))
         }
         for key in self.store.missing(list(objects)):
             row, data = objects[key]
-            found = self.catalogue.find(row.account_id, row.datasource_id, row.doc_id)
+            found = self.catalogue.find(*row.key)
             if found is not None and found.object_key == row.object_key:  # else this upload was deleted itself
                 self.store.put(key, data)
 
@@ -87,13 +105,16 @@ class Uploads:
         )
 
 
+def _key(prepared: Prepared, datasource: Datasource) -> str:
+    return upload_key(datasource.account_id, datasource.datasource_id, prepared.doc_id, prepared.checksum)
+
+
 def _row(prepared: Prepared, datasource: Datasource) -> Row:
-    key = upload_key(datasource.account_id, datasource.datasource_id, prepared.doc_id, prepared.checksum)
     return Row(
         account_id=datasource.account_id,
         datasource_id=datasource.datasource_id,
         doc_id=prepared.doc_id,
-        object_key=key,
+        object_key=_key(prepared, datasource),
         checksum=prepared.checksum,
         size_bytes=prepared.size_bytes,
         mime_type=prepared.mime_type,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -35,6 +35,8 @@ class Expired:
 
 class Forgetting(Protocol):
     """What a sweep needs of the catalogue."""
+
+    def note_deletions(self, documents: Iterable[tuple[str, str, str]]) -> None: ...
 
     def forget(self, account_id: str, datasource_id: str, doc_id: str, object_key: str) -> bool: ...
 
@@ -98,6 +100,7 @@ class Sweep:
     def _delete(self, due: list[StoredObject]) -> Sequence[StoredObject]:
         if self._dry_run:
             return due
+        self._catalogue.note_deletions(filter(None, map(_document_of, due)))
         # The row goes first: it could be published again. What was uploaded again since keeps its row.
         free = [each for each in due if not each.key.startswith(f"{UPLOADS}/") or self._forget(each)]
         return self._store.delete_unchanged(free)
@@ -106,8 +109,18 @@ class Sweep:
         """Remove an upload's row from the catalogue, unless its reference is still to be published."""
         if not self._store.is_unchanged(upload):
             return False
-        _, account_id, datasource_id, doc_id, _ = upload.key.split("/")
-        return self._catalogue.forget(account_id, datasource_id, doc_id, upload.key)
+        document = _document_of(upload)
+        assert document is not None
+        return self._catalogue.forget(*document, upload.key)
+
+
+def _document_of(stored: StoredObject) -> tuple[str, str, str] | None:
+    """Return the account, the datasource and the id of the document that an upload or a blob belongs to."""
+    root, *parts = stored.key.split("/")
+    if root not in (UPLOADS, BLOBS):
+        return None
+    account_id, datasource_id, doc_id, _ = parts
+    return account_id, datasource_id, doc_id
 
 
 def _since(candidate: StoredObject, earlier: Mapping[str, datetime], scanned_at: datetime) -> datetime:

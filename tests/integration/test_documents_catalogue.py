@@ -4,6 +4,7 @@ import threading
 from contextlib import closing
 from dataclasses import replace
 
+import psycopg
 import pytest
 
 from pipestream.documents.catalogue import Catalogue, Row
@@ -203,3 +204,19 @@ def test_a_database_that_is_not_there_is_an_error_without_the_password(settings)
     assert "PIPESTREAM_POSTGRES_DSN" in str(caught.value)
     assert "s3cret" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+def test_a_deletion_is_known_for_a_while(settings, catalogue):
+    place = ("acme", "files", "doc-1")
+    other = replace(ROW, doc_id="doc-2")
+    assert catalogue.deleted_lately([ROW, other]) == set()
+
+    catalogue.remove(*place)
+    catalogue.note_deletions([place, place])
+    assert catalogue.deleted_lately([ROW, other]) == {place}
+
+    with psycopg.connect(settings.postgres_dsn.get_secret_value(), autocommit=True) as connection:
+        connection.execute("UPDATE deletions SET noted_at = now() - interval '3 hours'")
+        assert catalogue.deleted_lately([ROW]) == set()
+        catalogue.note_deletions([other.key])
+        assert connection.execute("SELECT doc_id FROM deletions").fetchall() == [("doc-2",)]

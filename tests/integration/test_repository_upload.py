@@ -164,6 +164,29 @@ def fail_at(monkeypatch):
     return fail_at
 
 
+@pytest.mark.parametrize("point", [faults.UPLOAD_STORED, faults.UPLOAD_RECORDED, faults.OUTBOX_CLAIMED])
+def test_batches_before_one_that_failed_are_uploaded_and_those_behind_it_are_not_recorded(
+    settings, repository, datasource, monkeypatch, point
+):
+    monkeypatch.setattr(repository_module, "_BATCH_DOCUMENTS", 1)
+    monkeypatch.setattr(fault_actions, "_reached", Counter())
+    monkeypatch.setenv(faults.VARIABLE, f"{point}=fail@2")
+    ids = [f"doc-{number}" for number in range(6)]
+    uploads = repository.upload_many((document(doc_id) for doc_id in ids), datasource)
+
+    assert next(uploads).doc_id == "doc-0"
+    with pytest.raises(TransientError):
+        list(uploads)
+    with Catalogue(settings) as catalogue:
+        recorded = [row.doc_id for row in catalogue.list("acme", datasource.datasource_id)]
+    assert recorded == ids[: len(recorded)]
+    assert recorded == ids[:1] or point != faults.UPLOAD_STORED
+    monkeypatch.delenv(faults.VARIABLE)
+    list(repository.upload_many((document(doc_id) for doc_id in ids), datasource))
+
+    assert sorted(record.key.decode() for record in records(settings, datasource)) == ids
+
+
 def test_what_was_recorded_but_not_published_is_published_by_publish_pending(settings, repository, datasource, fail_at):
     fail_at(faults.OUTBOX_CLAIMED)
     with pytest.raises(TransientError):
@@ -304,20 +327,26 @@ def test_a_broker_that_is_not_there_is_an_error(settings, datasource):
 
 
 def test_an_object_that_a_deletion_took_before_the_upload_was_recorded_is_stored_again(
-    uploads, datasource, monkeypatch
+    settings, uploads, datasource, monkeypatch
 ):
-    prepared = prepare(document(), datasource)
-    prepared = dataclasses.replace(prepared, blobs=(("blobs/acme/x/doc-1/b", b"blob"),))
+    blob_key = f"blobs/acme/{datasource.datasource_id}/doc-1/b"
+    prepared = dataclasses.replace(prepare(document(), datasource), blobs=((blob_key, b"blob"),))
+    desk = Desk(settings)
+    deleted = []
 
     def delete_all(point):
         if point == faults.UPLOAD_STORED:
-            uploads.store.delete_many(list(uploads.store.list()))
+            deleted.append(desk.delete("acme", datasource.datasource_id, "doc-1", purge=True))
 
-    monkeypatch.setattr(faults, "reach", delete_all)
-    (recorded,) = uploads.record([prepared], datasource)
+    try:
+        monkeypatch.setattr(faults, "reach", delete_all)
+        (recorded,) = uploads.record([prepared], datasource)
+    finally:
+        desk.close()
 
+    assert deleted == [(False, 2)]
     assert uploads.store.get(recorded.row.object_key) == prepared.data
-    assert uploads.store.get("blobs/acme/x/doc-1/b") == b"blob"
+    assert uploads.store.get(blob_key) == b"blob"
 
 
 def test_an_upload_that_is_deleted_at_once_is_not_stored_again(uploads, datasource, monkeypatch):

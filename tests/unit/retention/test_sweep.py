@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,6 +37,10 @@ class Rows:
     def __init__(self) -> None:
         self.pending: set[str] = set()
         self.forgotten: list[str] = []
+        self.noted: set[tuple[str, str, str]] = set()
+
+    def note_deletions(self, documents: Iterable[tuple[str, str, str]]) -> None:
+        self.noted |= set(documents)
 
     def forget(self, _account: str, _datasource: str, _document: str, key: str) -> bool:
         if key in self.pending:
@@ -240,6 +245,26 @@ def test_an_upload_that_is_brought_in_again_while_its_row_is_removed_stays(world
 
     assert world.sweep().deleted == 0
     assert world.keys() == {UPLOAD}
+
+
+def test_a_deletion_is_noted_before_the_row_is_removed_and_for_blobs_too(world):
+    class Ordered(Rows):
+        def forget(self, *place: str) -> bool:
+            assert place[:3] in self.noted
+            return super().forget(*place)
+
+    blob = "blobs/acme/files/other/abc"
+    world.put(UPLOAD)
+    world.put(blob)
+    world.put(output())
+    world.now += KEEP * 2
+    world.sweep()
+    assert world.rows.noted == set()
+    world.now += GRACE
+    world.rows = Ordered()
+
+    assert world.sweep().deleted == 3
+    assert world.rows.noted == {tuple(key.split("/")[1:4]) for key in (UPLOAD, blob)}
 
 
 def test_a_list_that_cannot_be_read_begins_anew(world):
