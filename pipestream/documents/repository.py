@@ -12,7 +12,8 @@ import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipestream.documents.identity import Prepared, prepare
 from pipestream.documents.memory import ConnectorMemory
@@ -24,7 +25,7 @@ from pipestream.documents.uploads import Uploads
 from pipestream.errors import IdInvalid, PipestreamError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pipestream.documents.catalogue import Outcome, Recorded
     from pipestream.graph.model import Datasource
@@ -33,9 +34,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A batch costs three round trips; with 500 documents they are small next to the objects, and 32 MB bound the memory.
+# A batch costs a dozen round trips; with 500 documents they are small next to the objects.
 _BATCH_DOCUMENTS = 500
-_BATCH_BYTES = 32 * 1024 * 1024
+# With the batch that is being gathered, at most 64 MB are in memory unless a document alone is larger.
+_BATCH_BYTES = 16 * 1024 * 1024
+_BATCHES_UNDER_WAY = 3
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,9 @@ class Repository:
         self._outbox = Outbox(self._tables)
         self._topics = IntakeTopics(settings)
         self._relays: dict[str, Relay] = {}
-        # One thread: a batch is published while the next one is stored, and the order of batches is kept.
+        # A step of one batch overlaps with other steps of the others. One thread each keeps the order of batches.
+        self._storing = ThreadPoolExecutor(1, thread_name_prefix="upload-storing")
+        self._recording = ThreadPoolExecutor(1, thread_name_prefix="upload-recording")
         self._publishing = ThreadPoolExecutor(1, thread_name_prefix="outbox")
 
     def __enter__(self) -> Repository:
@@ -75,8 +82,9 @@ class Repository:
         self.close()
 
     def close(self) -> None:
-        """Wait for what is being published, and give back connections and threads."""
-        self._publishing.shutdown()
+        """Wait for what is being uploaded, and give back connections and threads."""
+        for step in (self._storing, self._recording, self._publishing):
+            step.shutdown()
         for relay in self._relays.values():
             relay.close()
         self._uploads.close()
@@ -108,19 +116,19 @@ class Repository:
         relay = self._relay(datasource)
         # Its start takes a second at worst, which passes while the first batch is gathered and stored.
         self._publishing.submit(_start_quietly, relay)
-        before: _Recording | None = None
-        for batch in self._batches(documents, datasource, refused):
-            if isinstance(batch, IdInvalid):
-                yield from _finish(before)
-                raise batch
-            try:
-                recording = self._record(batch, datasource, topic, force, relay)
-            except PipestreamError:
-                yield from _finish(before)
-                raise
-            yield from _finish(before)
-            before = recording
-        yield from _finish(before)
+        under_way: list[_Batch] = []
+        try:
+            for batch in self._batches(documents, datasource, refused):
+                under_way.append(self._begin(batch, datasource, force, relay, under_way[-1:]))
+                if len(under_way) == _BATCHES_UNDER_WAY:
+                    yield from _finish(under_way.pop(0), topic)
+        except PipestreamError:
+            # Of the source, or of a batch. Behind a batch that failed, all others fail.
+            for begun in under_way:
+                yield from _finish(begun, topic)
+            raise
+        for begun in under_way:
+            yield from _finish(begun, topic)
 
     def memory(self, datasource: Datasource, scope: str) -> ConnectorMemory:
         """Return what the datasource's connector has seen. Remember only what covers documents that are uploaded."""
@@ -152,8 +160,11 @@ class Repository:
         documents: Iterable[PipeDoc],
         datasource: Datasource,
         refused: Callable[[PipeDoc, IdInvalid], None] | None,
-    ) -> Iterator[Mapping[str, Prepared] | IdInvalid]:
-        """Yield documents in batches, none of them twice in one; the error last, if a document ends it all."""
+    ) -> Iterator[Sequence[Prepared]]:
+        """Yield documents in batches, none of them twice in one.
+
+        :raises IdInvalid: a document ends it all. Those before it are yielded first.
+        """
         batch: dict[str, Prepared] = {}
         size_bytes = 0
         for document in documents:
@@ -164,49 +175,71 @@ class Repository:
                     refused(document, error)
                     continue
                 if batch:
-                    yield batch
-                yield error
-                return
+                    yield list(batch.values())
+                raise
             if len(batch) >= _BATCH_DOCUMENTS or size_bytes >= _BATCH_BYTES or prepared.doc_id in batch:
-                yield batch
+                yield list(batch.values())
                 batch, size_bytes = {}, 0
             batch[prepared.doc_id] = prepared
-            size_bytes += prepared.size_bytes
+            size_bytes += prepared.size_bytes + sum(len(data) for _, data in prepared.blobs)
         if batch:
-            yield batch
+            yield list(batch.values())
 
-    def _record(
-        self, batch: Mapping[str, Prepared], datasource: Datasource, topic: str, force: bool, relay: Relay
-    ) -> _Recording:
-        """Store and record a batch, and begin to publish it."""
-        recorded = self._uploads.record(list(batch.values()), datasource, force=force)
-        waiting = [each.waiting_id for each in recorded if each.waiting_id is not None]
-        log.info("%s: took in %d documents, %d references to publish", topic, len(batch), len(waiting))
-        return _Recording(topic, recorded, self._publishing.submit(relay.publish, waiting))
+    def _begin(
+        self,
+        documents: Sequence[Prepared],
+        datasource: Datasource,
+        force: bool,
+        relay: Relay,
+        before: Sequence[_Batch],
+    ) -> _Batch:
+        """Begin to store, record and publish a batch, each step behind the same step of the batch before, if any."""
+        put = partial(self._uploads.put, documents, datasource)
+        stored = self._storing.submit(_do_after, put, *(each.stored for each in before))
+        enter = partial(self._uploads.enter, documents, datasource, force=force)
+        recorded = self._recording.submit(_do_after, enter, stored, *(each.recorded for each in before))
+
+        def publish() -> None:
+            relay.publish([each.waiting_id for each in recorded.result() if each.waiting_id is not None])
+
+        published = self._publishing.submit(_do_after, publish, recorded, *(each.published for each in before))
+        return _Batch(stored, recorded, published)
 
 
 @dataclass(frozen=True, slots=True)
-class _Recording:
-    """A batch that is recorded and being published."""
+class _Batch:
+    """A batch that is under way."""
 
-    topic: str
-    recorded: Sequence[Recorded]
+    stored: Future[None]
+    recorded: Future[Sequence[Recorded]]
     published: Future[None]
 
 
-def _finish(recording: _Recording | None) -> Iterator[Upload]:
+def _do_after(work: Callable[[], _Result], *steps: Future[Any]) -> _Result:
+    """Do work when other steps are done. If one has failed, fail as it has."""
+    for step in steps:
+        step.result()
+    return work()
+
+
+def _finish(batch: _Batch, topic: str) -> Iterator[Upload]:
     """Wait until a batch is published, and yield what became of its documents."""
-    if recording is None:
-        return
-    recording.published.result()
-    for entry in recording.recorded:
+    batch.published.result()
+    recorded = batch.recorded.result()
+    log.info(
+        "%s: took in %d documents, %d of them published",
+        topic,
+        len(recorded),
+        sum(each.waiting_id is not None for each in recorded),
+    )
+    for entry in recorded:
         row = entry.row
         yield Upload(
             doc_id=row.doc_id,
             object_key=row.object_key,
             checksum=row.checksum,
             size_bytes=row.size_bytes,
-            topic=recording.topic,
+            topic=topic,
             outcome=entry.outcome,
             published=entry.waiting_id is not None,
         )
