@@ -32,7 +32,8 @@ _DELETION_LASTS = timedelta(hours=2)
 _KEY_COLUMNS = "account_id, datasource_id, doc_id"
 _GIVEN_COLUMNS = f"""{_KEY_COLUMNS}, object_key, checksum, size_bytes, mime_type, title, connector_id, document_type,
     metadata"""
-_GIVEN_NAMES = [column.strip() for column in _GIVEN_COLUMNS.split(",")]
+_GIVEN_NAMES = tuple(column.strip() for column in _GIVEN_COLUMNS.split(","))
+_KEY_NAMES = _GIVEN_NAMES[:3]
 # Many rows as one parameter. JSON, because the client turns lists into arrays item by item, which takes longer than
 # everything else together.
 _GIVEN = """json_to_recordset(%s::json) AS given(account_id text, datasource_id text, doc_id text, object_key text,
@@ -287,7 +288,7 @@ class Catalogue:
             "AND noted_at >= now() - %s"
         )
         with self._tables.connection() as connection:
-            return set(connection.execute(sql, (_given(rows), _DELETION_LASTS)).fetchall())
+            return set(connection.execute(sql, (_given(rows, _KEY_NAMES), _DELETION_LASTS)).fetchall())
 
     def _insert_and_lock(self, connection: Connection, rows: Sequence[Row]) -> tuple[_Rows, _Rows]:
         """Return the rows that are new, and those that were there, as they are now, in the order of their keys."""
@@ -310,7 +311,7 @@ class Catalogue:
             f"SELECT {_COLUMNS} FROM documents WHERE ({_KEY_COLUMNS}) IN "  # noqa: S608
             f"(SELECT {_KEY_COLUMNS} FROM {_GIVEN}) ORDER BY {_KEY_COLUMNS} FOR UPDATE"
         )
-        return _read(connection, sql, rows)
+        return _read(connection, sql, rows, _KEY_NAMES)
 
     def _update(self, connection: Connection, rows: Sequence[Row]) -> _Rows:
         """Give rows, which are locked, the content of the next version."""
@@ -331,12 +332,12 @@ def _is_changed(row: Row, known: Mapping[DocumentKey, Catalogued]) -> bool:
     return found is not None and found.checksum != row.checksum
 
 
-def _read(connection: Connection, sql: str, rows: Sequence[Row]) -> _Rows:
+def _read(connection: Connection, sql: str, rows: Sequence[Row], names: Sequence[str] = _GIVEN_NAMES) -> _Rows:
     """Return the rows that a statement about some rows returns."""
     if not rows:
         return {}
     with connection.cursor(row_factory=class_row(Catalogued)) as cursor:
-        return {row.key: row for row in cursor.execute(sql, (_given(rows),))}
+        return {row.key: row for row in cursor.execute(sql, (_given(rows, names),))}
 
 
 def _announce(
@@ -356,6 +357,6 @@ def _announce(
     return found | outbox.insert(connection, [announce(row) for row in (*fresh, *missing)])
 
 
-def _given(rows: Sequence[Row]) -> str:
-    """Return rows as a parameter for ``_GIVEN``."""
-    return json.dumps([{name: getattr(row, name) for name in _GIVEN_NAMES} for row in rows], default=dict)
+def _given(rows: Sequence[Row], names: Sequence[str] = _GIVEN_NAMES) -> str:
+    """Return rows, or some of their columns, as a parameter for ``_GIVEN``."""
+    return json.dumps([{name: getattr(row, name) for name in names} for row in rows], default=dict)
