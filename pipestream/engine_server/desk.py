@@ -12,16 +12,17 @@ transaction of the engine's slot:
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pipestream.accepted import Submission
 from pipestream.engine.carry import Carrier, RecordResult
-from pipestream.engine.intake import Arrival, take_in
+from pipestream.engine.intake import Arrival, admit, decode_stream, take_in
 from pipestream.engine.process import Emission
 from pipestream.engine_server.objects import ObjectPutter
 from pipestream.errors import Overloaded, PipestreamError, RecordTooLarge
@@ -32,7 +33,10 @@ from pipestream.settings import Settings
 if TYPE_CHECKING:
     from pipestream.accepted import AcceptedSlot
     from pipestream.drain.packing import Packer
+    from pipestream.engine.passing import Passage
     from pipestream.engine_server.slots import Slots
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,8 @@ class Job:
     packer: Packer
     """Puts documents of the graph into segments."""
     seen: Callable[[Emission], None] = lambda _: None
+    passage: Passage | None = None
+    """What may pass its document on in the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +212,22 @@ def carry_job(job: Job, store: ObjectStore, deadline: float | None) -> RecordRes
     :raises TimeBudgetSpent: the deadline has passed.
     :raises PipestreamError: it cannot enter. A drain would make a dead letter of it; a caller is told.
     """
-    (stream,) = take_in([job.arrival], job.carrier.entrance, store)
-    if isinstance(stream, PipestreamError):
-        raise stream
-    return job.carrier.carry(job.arrival, stream, job.seen, deadline)
+    arrival, entrance = job.arrival, job.carrier.entrance
+    if job.passage is None or job.is_blocking or (deadline is not None and deadline <= time.monotonic()):
+        (stream,) = take_in([arrival], entrance, store)
+        if isinstance(stream, PipestreamError):
+            raise stream
+        return job.carrier.carry(arrival, stream, job.seen, deadline)
+    # As ``take_in``, of one arrival that has its document with it.
+    stream = decode_stream(arrival.record.value) if arrival.stream is None else arrival.stream
+    admit(stream, entrance, arrival.origin)
+    try:
+        result = job.passage.pass_on(arrival.record, stream)
+    except Exception:
+        # As in a drain, a bug must not lose the document. The stream may have changed by now.
+        log.exception("a document at node %s could not be passed on", entrance.node_id)
+        return carry_job(replace(job, arrival=arrival._replace(stream=None), passage=None), store, deadline)
+    return job.carrier.carry(arrival, stream, job.seen, deadline) if result is None else result
 
 
 def outputs_of(results: Sequence[RecordResult]) -> list[OutputRecord]:

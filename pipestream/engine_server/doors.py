@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipestream.drain.packing import Packer
 from pipestream.engine.carry import Carrier
 from pipestream.engine.intake import Entrance
+from pipestream.engine.passing import Passage, find_passage
 from pipestream.engine_server.graphs import Directory, LiveGraphs
 from pipestream.engine_server.served import ServedGraph
 from pipestream.errors import RecordInvalid, RequestInvalid
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import IntakeHandoffRequest
 from pipestream.graph.model import Datasource
 from pipestream.settings import Settings
+from pipestream.telemetry.meter import GatheringMeter
 from pipestream.topic_names import intake_topic
 
 # Choices that are remembered. Calls name few different places, and what is wrong comes in any number.
@@ -31,6 +33,10 @@ class Door:
     is_blocking: bool
     """Whether a module or a remote engine is called behind it."""
     packer: Packer
+    meter: GatheringMeter
+    """Counts what happens in the event loop, until a call is answered."""
+    passage: Passage | None
+    """Passes documents on in the event loop, where the entry node does nothing else; it counts in ``meter``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +131,11 @@ class Doors:
         entrance = Entrance(local.graph, source.entry_node_id, served.graph.graph_id, source.datasource_id)
         carrier = Carrier(entrance, self._instance, local.services, self._settings)
         is_blocking = local.ways[source.entry_node_id].is_blocking
-        return Door(served, source, carrier, intake_topic(source.datasource_id), is_blocking, local.packer)
+        meter = GatheringMeter(local.services.meter)
+        # The record is written anew and not appended to, so it is the one of ``process_node`` to the byte.
+        passage = find_passage(entrance, replace(local.services, meter=meter), came_inline=False)
+        topic = intake_topic(source.datasource_id)
+        return Door(served, source, carrier, topic, is_blocking, local.packer, meter, passage)
 
 
 def _source(served: ServedGraph, datasource_id: str) -> Datasource:

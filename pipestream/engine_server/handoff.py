@@ -58,6 +58,8 @@ class _Begun:
     def leave(self) -> None:
         for door in self.choice.doors:
             door.served.leave()
+            # The calls of a transaction are answered together, so the first one counts them all.
+            door.meter.flush()
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +253,11 @@ class Handoffs:
         arrival = Arrival(record, origin, stream if is_last_use else None)
         is_reference = stream.HasField("document_ref")
         for door in doors:
-            door.carrier.services.meter.received(door.topic, "grpc", [len(value)])
-        return [Job(door.carrier, arrival, door.is_blocking or is_reference, door.served.own.packer) for door in doors]
+            door.meter.received(door.topic, "grpc", [len(value)])
+        return [
+            Job(door.carrier, arrival, door.is_blocking or is_reference, door.packer, passage=door.passage)
+            for door in doors
+        ]
 
     async def _store(self, begun: _Begun) -> bytes:
         """Put the document into the object store, and a reference to it on the intake topic.

@@ -146,15 +146,18 @@ class GatheringMeter:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
+        self._received: dict[tuple[str, str], list[int]] = {}
         self._processed: dict[tuple[str, str], list[float]] = {}
         self._sent: dict[tuple[str, str, str], list[int]] = {}
         self._ended: dict[bool, list[int]] = {}
         # What happens to few documents is counted as it happens.
-        self.received = meter.received
         self.module_called = meter.module_called
         self.failed = meter.failed
         self.dead_letter = meter.dead_letter
         self.timed = meter.timed
+
+    def received(self, queue: str, transport: str, sizes_bytes: list[int]) -> None:
+        self._received.setdefault((queue, transport), []).extend(sizes_bytes)
 
     def processed(self, queue: str, status: str, seconds: Sequence[float]) -> None:
         self._processed.setdefault((queue, status), []).extend(seconds)
@@ -167,13 +170,15 @@ class GatheringMeter:
 
     def flush(self) -> None:
         """Count what was gathered."""
+        for (queue, transport), received_bytes in self._received.items():
+            self._meter.received(queue, transport, received_bytes)
         for (queue, status), seconds in self._processed.items():
             self._meter.processed(queue, status, seconds)
         for (destination, message_type, edge_id), sizes_bytes in self._sent.items():
             self._meter.sent(destination, message_type, edge_id, sizes_bytes)
         for succeeded, counts in self._ended.items():
             self._meter.ended(sum(counts), succeeded=succeeded)
-        self._processed, self._sent, self._ended = {}, {}, {}
+        self._received, self._processed, self._sent, self._ended = {}, {}, {}, {}
 
 
 class NoMeter:

@@ -12,13 +12,14 @@ from pipestream.graph.model import Graph, Node, NodeType
 from pipestream.graph.proto import built
 from pipestream.objects.store import open_store
 from pipestream.settings import Settings
+from pipestream.telemetry.meter import GatheringMeter, NoMeter
 
 
 class ByOneVersion(Handoffs):
     """Takes every document in by one version of a graph, each by itself, and notes whether that is open then."""
 
     def __init__(self, served, closed):
-        self._choice = SimpleNamespace(doors=[SimpleNamespace(served=served)])
+        self._choice = SimpleNamespace(doors=[SimpleNamespace(served=served, meter=GatheringMeter(NoMeter()))])
         self._closed = closed
         self.was_open = []
 
