@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -35,6 +36,10 @@ from pipestream.telemetry.endpoint import TelemetryEndpoint
 from pipestream.telemetry.tracing import flush_spans, setup_tracing
 
 log = logging.getLogger(__name__)
+
+# New objects after which Python looks for cycles among them; 700 by default. A call keeps some fifty objects until its
+# transaction is committed, and with hundreds in flight nearly every look finds nothing: that took an eighth of the CPU.
+_GC_THRESHOLD = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +138,20 @@ def serve(settings: Settings, options: EngineOptions, ready: Callable[[RunningEn
         if options.is_worker:
             _watch_parent(lambda: loop.call_soon_threadsafe(stop.set))
         async with running_engine(settings, options) as engine:
+            _spare_collector()
             ready(engine)
             await stop.wait()
             log.info("stopping: %d calls are in progress", engine.server.gate.active)
 
     run_loop(main())
     flush_spans()
+
+
+def _spare_collector() -> None:
+    """Let Python look for garbage less often, and never again among what was made until now, which stays."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD)
 
 
 def _own_address(host: str, place: WorkerPlace) -> str:
