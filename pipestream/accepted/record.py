@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pipestream.errors import AcceptedLogInvalid
 
@@ -20,9 +20,8 @@ _KEYED = 1
 _RECORD_BYTES = 262_144
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """One call that was accepted."""
+class Accepted(NamedTuple):
+    """One call that was accepted. One is made for every call: a frozen dataclass takes three times as long."""
 
     digest: bytes
     """Of its key; where the caller gave none, drawn."""

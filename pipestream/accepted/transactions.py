@@ -23,6 +23,9 @@ _IDS = 2
 # An open transaction of a dead engine holds back the readers of every topic it wrote to. One that lives commits within
 # a second.
 _TRANSACTION_TIMEOUT_S = 10.0
+# A transaction's records are there all at once, and waiting for more of them only adds to its time: without it, one of
+# 16 records took 4.7 instead of 5.3 ms and a quarter less CPU, with as many requests.
+_LINGER_MS = 0
 
 
 class Transactions:
@@ -73,20 +76,17 @@ class Transactions:
         """
         writer = self._writers[0]
         self._writers.rotate()
-        owners: list[tuple[Pending, int]] = []
-        outputs: list[OutputRecord] = []
-        for call in calls:
-            for index, output in enumerate(call.submission.outputs):
-                owners.append((call, index))
-                outputs.append(output)
-        for value in encode_accepted(accepted, time_ms):
-            outputs.append(OutputRecord(self._topic, None, value, partition=self._slot))
+        outputs = [output for call in calls for output in call.submission.outputs]
+        of_calls = len(outputs)
+        outputs += [
+            OutputRecord(self._topic, None, value, partition=self._slot) for value in encode_accepted(accepted, time_ms)
+        ]
         try:
             writer.commit(outputs)
         except RecordTooLarge as error:
-            if error.index >= len(owners):  # our own record, which is small: the topic's limit was changed
+            if error.index >= of_calls:  # our own record, which is small: the topic's limit was changed
                 raise
-            call, index = owners[error.index]
+            call, index = _owner(calls, error.index)
             return call, RecordTooLarge(error.drained, error.topic, error.size_bytes, error.limit_bytes, index)
         return None
 
@@ -108,7 +108,18 @@ class Transactions:
             self._writers.pop().close()
 
     def _start_writer(self, transactional_id: str) -> TransactionalWriter:
-        return TransactionalWriter(self._settings, [transactional_id], self._topic, _TRANSACTION_TIMEOUT_S)
+        return TransactionalWriter(
+            self._settings, [transactional_id], self._topic, _TRANSACTION_TIMEOUT_S, linger_ms=_LINGER_MS
+        )
+
+
+def _owner(calls: Sequence[Pending], index: int) -> tuple[Pending, int]:
+    """Return the call that an output belongs to, and which of its outputs that is."""
+    for call in calls:
+        if index < len(call.submission.outputs):
+            return call, index
+        index -= len(call.submission.outputs)
+    raise IndexError("the calls have fewer outputs")
 
 
 def transactional_ids(topic: str, slot: int) -> list[str]:

@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 # A transaction is only open while a chunk's outputs are sent, so a minute is plenty; after it the broker
 # aborts what a dead task left open, and the last stable offset moves on.
 TRANSACTION_TIMEOUT_S = 60.0
-
+# A chunk has thousands of records, which share large batches.
+LINGER_MS = 20
 
 _CONNECT_S = 0.05
 
@@ -115,7 +116,10 @@ def log_consumer(settings: Settings) -> Consumer:
 
 
 def transactional_producer(
-    settings: Settings, transactional_id: str, transaction_timeout_s: float = TRANSACTION_TIMEOUT_S
+    settings: Settings,
+    transactional_id: str,
+    transaction_timeout_s: float = TRANSACTION_TIMEOUT_S,
+    linger_ms: int = LINGER_MS,
 ) -> Producer:
     """Return a producer for one partition's drain; ``init_transactions`` fences every earlier one."""
     return _open(
@@ -126,7 +130,7 @@ def transactional_producer(
             "transaction.timeout.ms": int(transaction_timeout_s * 1_000),
             "enable.idempotence": True,
             "compression.type": "lz4",
-            "linger.ms": 20,
+            "linger.ms": linger_ms,
             # The topic's own limit decides what is too large, not the client's default of 1 MB.
             "message.max.bytes": 100_000_000,
             "queue.buffering.max.messages": 1_000_000,
@@ -138,10 +142,14 @@ def transactional_producer(
 
 
 def start_producer(
-    settings: Settings, transactional_id: str, topic: str, transaction_timeout_s: float = TRANSACTION_TIMEOUT_S
+    settings: Settings,
+    transactional_id: str,
+    topic: str,
+    transaction_timeout_s: float = TRANSACTION_TIMEOUT_S,
+    linger_ms: int = LINGER_MS,
 ) -> Producer:
     """Return a producer that has fenced every earlier one of its id and aborted what that one left open."""
-    producer = transactional_producer(settings, transactional_id, transaction_timeout_s)
+    producer = transactional_producer(settings, transactional_id, transaction_timeout_s, linger_ms)
     # Before the client is connected, it looks for the transaction's coordinator only every half second.
     producer.poll(_CONNECT_S)
     with explain_errors(settings, topic):

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from pipestream import faults
 from pipestream.errors import BrokerUnavailable, PipestreamError, ProducerFenced, RecordTooLarge
 from pipestream.kafka.broker import Broker
-from pipestream.kafka.clients import TRANSACTION_TIMEOUT_S, start_producer
+from pipestream.kafka.clients import LINGER_MS, TRANSACTION_TIMEOUT_S, start_producer
 from pipestream.kafka.errors import explain_while, is_fenced
 from pipestream.kafka.records import OutputRecord
 from pipestream.settings import Settings
@@ -115,11 +115,13 @@ class TransactionalWriter:
         transactional_ids: Sequence[str],
         topic: str,
         transaction_timeout_s: float = TRANSACTION_TIMEOUT_S,
+        linger_ms: int = LINGER_MS,
     ) -> None:
         """Fence every producer under any of the ids, then write under the first.
 
         :param transaction_timeout_s: when the broker aborts what a dead process left open. Until then it holds back
             the readers of every topic that the transaction wrote to.
+        :param linger_ms: how long the client waits for more records before it sends a batch.
         """
         self._settings = settings
         self._topic = topic
@@ -130,7 +132,7 @@ class TransactionalWriter:
         self._caller: _Caller | None = None
         for other in transactional_ids[1:]:
             start_producer(settings, other, topic).close()
-        self._producer = start_producer(settings, transactional_ids[0], topic, transaction_timeout_s)
+        self._producer = start_producer(settings, transactional_ids[0], topic, transaction_timeout_s, linger_ms)
 
     def __enter__(self) -> Self:
         return self
