@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipestream.errors import RequestInvalid
 from pipestream.kafka.records import Headers
@@ -17,8 +16,7 @@ PATH = "pipestream-path"
 PATHS = ("direct", "stored")
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(NamedTuple):
     """Who calls, and how."""
 
     key: str = ""

@@ -48,6 +48,12 @@ class Choice:
     may_retry: bool = False
     is_for_all: bool = True
     """Whether every graph that has the datasource is meant, also one that is paused."""
+    accounts: frozenset[str] = frozenset()
+    """Of the datasource in these graphs."""
+    path: str = ""
+    """How the datasource wants its documents to go: ``direct`` or ``stored``; empty: by their size."""
+    is_blocking: bool = False
+    """Whether a module or a remote engine is called behind one of the doors."""
 
     def check(self, request: IntakeHandoffRequest) -> None:
         """Refuse what no graph can take, before anything is done.
@@ -57,13 +63,12 @@ class Choice:
         """
         if request.stream.WhichOneof("document_payload") is None:
             raise RequestInvalid("the stream has neither a document nor a reference to one")
-        accounts = {door.source.account_id for door in self.doors}
-        if len(accounts) > 1:
+        if len(self.accounts) > 1:
             raise RequestInvalid(
-                f"datasource {request.datasource_id} belongs to the accounts {', '.join(sorted(accounts))} in "
+                f"datasource {request.datasource_id} belongs to the accounts {', '.join(sorted(self.accounts))} in "
                 "different graphs; set account_id to the one whose document it is"
             )
-        if request.account_id and request.account_id not in accounts:
+        if request.account_id and request.account_id not in self.accounts:
             door = self.doors[0]
             raise RecordInvalid(
                 f"the request is of account {request.account_id[:100]!r}, but datasource {request.datasource_id} of "
@@ -124,7 +129,16 @@ class Doors:
         # A graph that is paused now drains the intake topic later, so it counts, too.
         accounts = {_source(served, datasource_id).account_id for served in entries}
         doors = tuple(self._door(served, datasource_id) for served in targets)
-        return Choice(doors, tuple(reasons), is_for_all=meant == entries and len(accounts) == 1)
+        # One graph that wants its documents stored first is enough: they share the intake topic.
+        paths = {door.source.path for door in doors}
+        return Choice(
+            doors,
+            tuple(reasons),
+            is_for_all=meant == entries and len(accounts) == 1,
+            accounts=frozenset(door.source.account_id for door in doors),
+            path=next((path for path in ("stored", "direct") if path in paths), ""),
+            is_blocking=any(door.is_blocking for door in doors),
+        )
 
     def _door(self, served: ServedGraph, datasource_id: str) -> Door:
         local, source = served.own, _source(served, datasource_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pipestream.accepted import content_digest
 from pipestream.documents.identity import prepare
@@ -32,16 +32,14 @@ _TURN = 16
 Failure = PipestreamError | TimeoutError
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """The answer to one handoff, and whether it may be tried again where it was not accepted."""
 
     response: IntakeHandoffResponse
     may_retry: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Begun:
+class _Begun(NamedTuple):
     """A handoff that is not a repeat, and whose graphs are known."""
 
     request: IntakeHandoffRequest
@@ -62,8 +60,7 @@ class _Begun:
             door.meter.flush()
 
 
-@dataclass(frozen=True, slots=True)
-class _Carried:
+class _Carried(NamedTuple):
     """A handoff whose document is processed; nothing of it is durable yet."""
 
     begun: _Begun
@@ -189,17 +186,15 @@ class Handoffs:
             return True
         if caller.path:
             return caller.path == "direct"
-        # One graph that wants its documents stored first is enough: they share the intake topic.
-        paths = [door.source.path for door in choice.doors]
-        if "stored" in paths:
-            return False
-        return "direct" in paths or stream.document.ByteSize() <= self._desk.settings.engine_direct_bytes
+        if choice.path:
+            return choice.path == "direct"
+        return stream.document.ByteSize() <= self._desk.settings.engine_direct_bytes
 
     def _is_quick(self, request: IntakeHandoffRequest, choice: Choice, caller: Caller) -> bool:
         """Tell whether a document can be processed without waiting for anything."""
         if request.doc_stored_in_repo or request.stream.HasField("document_ref"):
             return False
-        return self._is_direct(request, choice, caller) and not any(door.is_blocking for door in choice.doors)
+        return not choice.is_blocking and self._is_direct(request, choice, caller)
 
     async def _process(self, begun: _Begun) -> bytes:
         jobs, request = self._jobs(begun), begun.request

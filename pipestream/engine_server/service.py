@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import grpc.aio
@@ -73,7 +72,7 @@ class EngineService(EngineV1ServiceServicer):
         self, requests: AsyncIterator[pb.IntakeHandoffStreamRequest], context: Any
     ) -> AsyncIterator[pb.IntakeHandoffStreamResponse]:
         # A key of the whole call is none of its documents: theirs are their stream ids.
-        caller = replace(read_caller(context), key="")
+        caller = read_caller(context)._replace(key="")
         metadata = context.invocation_metadata() or ()
 
         def is_quick(each: pb.IntakeHandoffStreamRequest) -> bool:
@@ -239,7 +238,7 @@ def _with_own_key(caller: Caller, message: pb.ProcessStreamRequest) -> Caller:
     stream = message.stream
     if not caller.key:
         return caller
-    return replace(caller, key=f"{caller.key}/{stream.stream_id}/{stream.current_node_id}/{stream.hop_count}")
+    return caller._replace(key=f"{caller.key}/{stream.stream_id}/{stream.current_node_id}/{stream.hop_count}")
 
 
 def _stream_response(request: pb.ProcessStreamRequest, processed: Processed) -> pb.ProcessStreamResponse:
