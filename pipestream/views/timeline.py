@@ -73,6 +73,26 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RunTotals:
+    """What all runs of a window recorded together."""
+
+    runs: int
+    ranges: int
+    recovered: int
+    records: int
+    dead_letters: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """The newest runs of a window, and the totals of all its runs."""
+
+    runs: list[RunRow]
+    totals: RunTotals
+
+
+@dataclass(frozen=True, slots=True)
 class TopicSeries:
     """A topic over time, a value per bin."""
 
@@ -90,6 +110,8 @@ class Series:
 
     times: list[float]
     series: list[TopicSeries] = field(default_factory=list)
+    others: TopicSeries | None = None
+    """The sums of all other topics, if there are any."""
 
 
 def entry_page(ledger: Ledger, window: Window, *, limit: int, offset: int) -> EntryPage:
@@ -109,8 +131,8 @@ def entry_page(ledger: Ledger, window: Window, *, limit: int, offset: int) -> En
     return EntryPage([entry_values(entry_from_row(row)) for row in to_rows(page)], keys.num_rows)
 
 
-def run_rows(ledger: Ledger, window: Window, limit: int) -> list[RunRow]:
-    """Return the runs that recorded something in a window, newest first."""
+def run_page(ledger: Ledger, window: Window, limit: int) -> RunPage:
+    """Return the newest runs that recorded something in a window, newest first, and the totals of all of them."""
     columns = ["run_id", "lane", "topic", "kind", "records", "dead_letters", "seconds", "entered_at"]
     found = window.read(ledger, columns)
     found = found.append_column("is_recovered", pc.cast(pc.equal(found["kind"], EntryKind.RECOVERED.value), pa.int64()))
@@ -127,7 +149,7 @@ def run_rows(ledger: Ledger, window: Window, limit: int) -> list[RunRow]:
         ]
     )
     newest = grouped.sort_by([("entered_at_max", "descending")]).slice(0, limit)
-    return [
+    runs = [
         RunRow(
             run_id=row["run_id"],
             lane=row["lane"],
@@ -142,32 +164,81 @@ def run_rows(ledger: Ledger, window: Window, limit: int) -> list[RunRow]:
         )
         for row in to_rows(newest)
     ]
+    totals = RunTotals(
+        runs=grouped.num_rows,
+        ranges=found.num_rows,
+        recovered=_sum(found["is_recovered"]),
+        records=_sum(found["records"]),
+        dead_letters=_sum(found["dead_letters"]),
+        seconds=_sum(found["seconds"]),
+    )
+    return RunPage(runs, totals)
 
 
-def topic_series(ledger: Ledger, window: Window, points: int) -> Series:
-    """Return what was drained of each topic, in equal bins of a window, without the backlog."""
-    found = _binned(window.read(ledger, ["topic", "entered_at", "records", "dead_letters", "seconds"]), window, points)
-    sums = found.group_by(["topic", "bin"]).aggregate([("records", "sum"), ("dead_letters", "sum"), ("seconds", "sum")])
+def _sum(column: pa.ChunkedArray) -> Any:
+    """Return the sum of a column; 0 where it has no value."""
+    return pc.sum(column).as_py() or 0
+
+
+def read_drained_over_time(ledger: Ledger, window: Window) -> pa.Table:
+    """Return of the entries in a window what the series of plots are made of. Reading it takes most of their time."""
+    columns = ["lane", "topic", "partition", "start", "end", "entered_at", "records", "dead_letters", "seconds"]
+    return window.read(ledger, columns)
+
+
+def topic_series(drained: pa.Table, window: Window, points: int) -> Series:
+    """Return what was drained of each topic, in equal bins of a window, without the backlog.
+
+    :param drained: what ``read_drained_over_time`` returned.
+    """
+    summed = ["records", "dead_letters", "seconds"]
+    sums = _binned(drained, window, points).group_by(["topic", "bin"]).aggregate([(name, "sum") for name in summed])
     series: dict[str, TopicSeries] = {}
     for row in to_rows(sums):
         topic, number = row["topic"], row["bin"]
         if topic not in series:
-            series[topic] = TopicSeries(topic, [0] * points, [0] * points, [0.0] * points)
+            series[topic] = empty_series(topic, points)
         series[topic].records[number] += row["records_sum"] or 0
         series[topic].dead_letters[number] += row["dead_letters_sum"] or 0
         series[topic].seconds[number] += round(row["seconds_sum"] or 0.0, 3)
     return Series(bin_ends(window, points), [series[topic] for topic in sorted(series)])
 
 
+def empty_series(topic: str, points: int) -> TopicSeries:
+    """Return the series of a topic of which nothing was drained."""
+    return TopicSeries(topic, [0] * points, [0] * points, [0.0] * points)
+
+
+def keep_busiest(series: Series, waiting: Mapping[str, int], most: int) -> Series:
+    """Return the series of the topics with the most records, drained or waiting now, and the sum of all others.
+
+    :param waiting: the records that wait now, by topic. A topic that nobody drains is among the busiest by these.
+    """
+    ranked = sorted(series.series, key=lambda each: -(sum(each.records) + waiting.get(each.topic, 0)))
+    rest = ranked[most:]
+    if not rest:
+        return series
+    kept = {each.topic for each in ranked[:most]}
+    others = TopicSeries(
+        "",
+        [sum(values) for values in zip(*(each.records for each in rest), strict=True)],
+        [sum(values) for values in zip(*(each.dead_letters for each in rest), strict=True)],
+        [round(sum(values), 3) for values in zip(*(each.seconds for each in rest), strict=True)],
+    )
+    return Series(series.times, [each for each in series.series if each.topic in kept], others)
+
+
 def heads_over_time(
-    ledger: Ledger, window: Window, heads: Mapping[tuple[str, int], int], points: int
+    drained: pa.Table, window: Window, heads: Mapping[tuple[str, int], int], points: int
 ) -> dict[tuple[str, int], list[int]]:
     """Return how far each partition was drained at the end of each bin, from the entries and the heads now.
 
+    :param drained: what ``read_drained_over_time`` returned.
     :param heads: of the live lane now, by topic and partition.
     """
-    found = window.read(ledger, ["lane", "topic", "partition", "start", "end", "entered_at"])
-    found = _binned(found.filter(pc.equal(found["lane"], window.graph_id)), window, points)
+    topics = pa.array(sorted({topic for topic, _ in heads}), pa.string())
+    is_wanted = pc.and_(pc.equal(drained["lane"], window.graph_id), pc.is_in(drained["topic"], topics))
+    found = _binned(drained.filter(is_wanted), window, points)
     steps = found.group_by(["topic", "partition", "bin"]).aggregate([("start", "min"), ("end", "max")])
     walked: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
     for row in to_rows(steps):

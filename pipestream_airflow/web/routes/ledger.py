@@ -12,7 +12,18 @@ from pipestream.errors import PipestreamError, RequestInvalid
 from pipestream.graph.flow import drained_topics
 from pipestream.views.backlog import add_backlog
 from pipestream.views.gaps import LedgerFault, ledger_faults
-from pipestream.views.timeline import EntryPage, RunRow, Series, Window, entry_page, run_rows, topic_series
+from pipestream.views.timeline import (
+    EntryPage,
+    RunRow,
+    RunTotals,
+    Series,
+    Window,
+    entry_page,
+    keep_busiest,
+    read_drained_over_time,
+    run_page,
+    topic_series,
+)
 from pipestream_airflow.web.access import READS, PipelineId
 from pipestream_airflow.web.questions import SHARED_S, Unavailable
 from pipestream_airflow.web.services import ServicesDep
@@ -20,8 +31,8 @@ from pipestream_airflow.web.services import ServicesDep
 router = APIRouter(tags=["ledger"])
 
 _DAY = timedelta(days=1)
-_BACKLOG_TOPICS = 20
-"""Kafka is asked about every topic and every point; more topics than this would take it seconds."""
+_PLOTTED_TOPICS = 9
+"""As many as a plot can show in colours of their own. Kafka is asked about each of them at every point."""
 
 Since = Annotated[datetime | None, Query(description="Recorded then or later; a day before `until` unless given.")]
 Until = Annotated[datetime | None, Query(description="Recorded before; now unless given.")]
@@ -73,11 +84,12 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Runs that recorded something in a window, newest first."""
+    """Runs that recorded something in a window, newest first, and the totals of all of them."""
 
     since: datetime
     until: datetime
     runs: list[RunRow]
+    totals: RunTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +131,9 @@ async def list_runs(
 ) -> Runs:
     """List the runs that recorded something in a time window, and what each did."""
     found = await services.store.ask(
-        ("runs", window, limit), lambda: run_rows(services.ledger, window, limit), keep_s=SHARED_S
+        ("runs", window, limit), lambda: run_page(services.ledger, window, limit), keep_s=SHARED_S
     )
-    return Runs(window.since, window.until, found)
+    return Runs(window.since, window.until, found.runs, found.totals)
 
 
 @router.get("/pipelines/{pipeline_id}/ledger/gaps", dependencies=READS)
@@ -144,17 +156,29 @@ async def show_series(
     drained = list(dict.fromkeys(each.topic for each in drained_topics(graph)))
     if window.topic is not None and window.topic not in drained:
         raise RequestInvalid(f"graph {window.graph_id} does not drain {window.topic!r}")
-    plots = await services.store.ask(
-        ("series", window, points), lambda: topic_series(services.ledger, window, points), keep_s=SHARED_S
+    entries = await services.store.ask(
+        ("drained", window), lambda: read_drained_over_time(services.ledger, window), keep_s=SHARED_S
     )
-    topics = [window.topic] if window.topic else drained[:_BACKLOG_TOPICS]
+    plots = await services.store.ask(
+        ("series", window, points), lambda: topic_series(entries, window, points), keep_s=SHARED_S
+    )
+    topics = [window.topic] if window.topic else drained
     unavailable = []
     try:
         plots = await services.kafka.ask(
             ("backlog", window, points),
-            lambda: add_backlog(plots, services.settings, services.ledger, window, topics),
+            lambda: add_backlog(
+                plots,
+                entries,
+                window,
+                topics,
+                _PLOTTED_TOPICS,
+                settings=services.settings,
+                ledger=services.ledger,
+            ),
             keep_s=SHARED_S,
         )
     except PipestreamError as error:
+        plots = keep_busiest(plots, {}, _PLOTTED_TOPICS)
         unavailable.append(Unavailable("kafka", str(error)))
     return Plots(window.since, window.until, plots, unavailable)

@@ -11,7 +11,17 @@ from pipestream.ledger.tables import entry_rows
 from pipestream.settings import Settings
 from pipestream.views.gaps import ledger_faults
 from pipestream.views.numbers import read_drained
-from pipestream.views.timeline import Window, entry_page, heads_over_time, run_rows, topic_series
+from pipestream.views.timeline import (
+    Series,
+    TopicSeries,
+    Window,
+    entry_page,
+    heads_over_time,
+    keep_busiest,
+    read_drained_over_time,
+    run_page,
+    topic_series,
+)
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WINDOW = Window("g", START, START + timedelta(minutes=4))
@@ -55,15 +65,24 @@ def test_a_page_has_the_newest_entries_of_the_graph_and_its_backfills(ledger):
 
 
 def test_runs_are_added_up(ledger):
-    runs = {run.run_id: run for run in run_rows(ledger, WINDOW, 10)}
+    runs = {run.run_id: run for run in run_page(ledger, WINDOW, 10).runs}
 
     assert list(runs) == ["run-30", "run-10", "back", "run-0"]
     assert (runs["run-0"].records, runs["run-0"].dead_letters, runs["run-0"].seconds) == (10, 1, 2.0)
     assert (runs["run-10"].recovered, runs["run-10"].records) == (1, 0)
 
 
+def test_the_totals_are_of_all_runs_also_of_those_that_are_not_listed(ledger):
+    page = run_page(ledger, WINDOW, 1)
+
+    assert [run.run_id for run in page.runs] == ["run-30"]
+    totals = page.totals
+    assert (totals.runs, totals.ranges, totals.recovered, totals.records) == (4, 4, 1, 20)
+    assert (totals.dead_letters, totals.seconds) == (3, 8.0)
+
+
 def test_a_series_counts_each_entry_in_its_bin(ledger):
-    found = topic_series(ledger, WINDOW, 4)
+    found = topic_series(read_drained_over_time(ledger, WINDOW), WINDOW, 4)
 
     (series,) = found.series
     assert found.times[0] == (START + timedelta(minutes=1)).timestamp()
@@ -71,9 +90,25 @@ def test_a_series_counts_each_entry_in_its_bin(ledger):
 
 
 def test_heads_are_known_at_past_times(ledger):
-    found = heads_over_time(ledger, WINDOW, {("intake.a", 0): 35, ("intake.a", 1): 3}, 4)
+    drained = read_drained_over_time(ledger, WINDOW)
+    found = heads_over_time(drained, WINDOW, {("intake.a", 0): 35, ("intake.a", 1): 3}, 4)
 
     assert found == {("intake.a", 0): [10, 10, 35, 35], ("intake.a", 1): [3, 3, 3, 3]}
+
+
+def test_the_busiest_topics_keep_a_series_of_their_own_and_the_others_are_added_up():
+    quiet, busy, stuck = (TopicSeries(name, [n, n], [0, 1], [0.5, 0.5]) for name, n in (("a", 1), ("b", 9), ("c", 0)))
+
+    found = keep_busiest(Series([1.0, 2.0], [quiet, busy, stuck]), {"c": 50}, 2)
+
+    assert [each.topic for each in found.series] == ["b", "c"]
+    assert found.others == TopicSeries("", [1, 1], [0, 1], [0.5, 0.5])
+
+
+def test_few_topics_have_no_others():
+    series = Series([1.0], [TopicSeries("a", [1], [0], [0.5])])
+
+    assert keep_busiest(series, {}, 2) == series
 
 
 def test_edges_are_counted_from_all_entries(ledger):
@@ -87,8 +122,9 @@ def test_an_empty_ledger_has_nothing_to_show(tmp_path):
     empty = Ledger(Settings(ledger_uri=(tmp_path / "none").as_uri()))
 
     assert entry_page(empty, WINDOW, limit=10, offset=0).total == 0
-    assert run_rows(empty, WINDOW, 10) == []
-    assert topic_series(empty, WINDOW, 4).series == []
+    assert run_page(empty, WINDOW, 10).runs == []
+    assert run_page(empty, WINDOW, 10).totals.records == 0
+    assert topic_series(read_drained_over_time(empty, WINDOW), WINDOW, 4).series == []
     assert read_drained(empty, WINDOW).edges == {}
     assert ledger_faults(empty, "g", ["intake.a"]) == []
 
