@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -109,6 +109,20 @@ def all_hold(
             column, moment = limit
             parts.append(f"{column} {sign} TIMESTAMP '{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}'")
     return " and ".join(parts) or None
+
+
+def lies_around(places: Mapping[str, tuple[int, int]]) -> str:
+    """Return the predicate that an entry is of one of some topics, and has an offset between two, both included."""
+    parts = [
+        f'({_equal("topic", topic)} and start <= {last} and "end" > {first})'
+        for topic, (first, last) in sorted(places.items())
+    ]
+    return f"({' or '.join(parts)})" if parts else "false"
+
+
+def both_hold(one: str | None, other: str) -> str:
+    """Return the predicate that two hold, the first of which may be missing."""
+    return f"{one} and {other}" if one else other
 
 
 @contextmanager

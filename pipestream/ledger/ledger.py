@@ -20,7 +20,7 @@ from deltalake.exceptions import CommitFailedError
 
 from pipestream.errors import LedgerBusy, LedgerConflict
 from pipestream.ledger import plan_store
-from pipestream.ledger.delta import TRIES, Place, all_hold, read, rows
+from pipestream.ledger.delta import TRIES, Place, all_hold, both_hold, lies_around, read, rows
 from pipestream.ledger.delta import append as _append
 from pipestream.ledger.entries import Entry, Plan
 from pipestream.settings import Settings
@@ -200,10 +200,13 @@ class Ledger:
         topic: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        around: Mapping[str, tuple[int, int]] | None = None,
     ) -> pa.Table:
         """Return columns of entries, for programs that take Arrow.
 
         :param graph_id: only those of a graph, its backfills included.
+        :param around: only those of these topics whose ranges have an offset between the first and the last one given,
+            both included, in any partition.
         :param since: only those recorded then or later.
         :param until: only those recorded before.
         """
@@ -222,6 +225,8 @@ class Ledger:
             since=("entered_at", since) if since else None,
             until=("entered_at", until) if until else None,
         )
+        if around is not None:
+            predicate = both_hold(predicate, lies_around(around))
         return read(found, predicate, columns).cast(schema)
 
     def plans(self, *, lane: str | None = None, topic: str | None = None, run_id: str | None = None) -> list[Plan]:

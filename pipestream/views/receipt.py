@@ -175,7 +175,7 @@ def make_receipt(
     streams = [(record, stream) for record in found if (stream := stream_of(record)) is not None]
     letters = set(dead_letter_topics([graph], settings))
     names = _Names(graph, versions, settings)
-    entries = _Entries(ledger, graph, {record.topic for record in found}, names)
+    entries = _Entries(ledger, graph, found, names)
     records = tuple(names.record(record, entries) for record in found if record.topic not in letters)
     return Receipt(
         doc_id=doc_id,
@@ -256,12 +256,17 @@ class _Names:
 
 
 class _Entries:
-    """The ledger's entries of some topics, to find those around an offset."""
+    """The ledger's entries around some records. Only these are read: a graph may have hundreds of thousands."""
 
-    def __init__(self, ledger: Ledger, graph: Graph, topics: set[str], names: _Names) -> None:
+    def __init__(self, ledger: Ledger, graph: Graph, records: Sequence[InputRecord], names: _Names) -> None:
         columns = ["lane", "topic", "partition", "start", "end", "kind", "run_id", "plan_id", "graph_hash"]
-        found = ledger.entries_table([*columns, "holder", "token", "entered_at"], graph_id=graph.graph_id)
-        self._table: pa.Table = found.filter(pc.is_in(found["topic"], pa.array(sorted(topics), pa.string())))
+        offsets: dict[str, list[int]] = {}
+        for record in records:
+            offsets.setdefault(record.topic, []).append(record.offset)
+        around = {topic: (min(found), max(found)) for topic, found in offsets.items()}
+        self._table: pa.Table = ledger.entries_table(
+            [*columns, "holder", "token", "entered_at"], graph_id=graph.graph_id, around=around
+        )
         self._names = names
 
     def around(self, record: InputRecord) -> tuple[DrainedRange, ...]:

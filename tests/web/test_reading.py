@@ -85,6 +85,14 @@ def test_the_ledger_is_shown_as_ranges_runs_and_series(read, pipeline_id):
     assert read("/ledger/gaps") == {"faults": []}
 
 
+def test_the_documents_that_came_in_last_are_listed_newest_first(read, pipeline_id):
+    found = read("/documents?limit=3")["documents"]
+
+    assert len(found) == 3
+    assert (found[0]["doc_id"], found[0]["datasource"]) == ("waiting", pipeline_id)
+    assert found == sorted(found, key=lambda each: each["arrived_at"], reverse=True)
+
+
 def test_the_receipt_of_a_document_has_its_ranges_hops_and_objects(read, pipeline_id):
     receipt = read("/documents/a")
 

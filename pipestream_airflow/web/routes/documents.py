@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
 from pipestream.ids import check_key_part
+from pipestream.views.arrivals import Arrival, newest_documents
 from pipestream.views.documents import StoredDocument, show_document
 from pipestream.views.receipt import Receipt, find_catalogued, make_receipt
 from pipestream_airflow.web.access import READS, PipelineId
-from pipestream_airflow.web.questions import find_stored
+from pipestream_airflow.web.questions import SHARED_S, find_stored
 from pipestream_airflow.web.services import ServicesDep
 
 router = APIRouter(tags=["documents"])
 
 DocId = Annotated[str, Path(max_length=200, description="The id of a document.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Documents that came in, newest first."""
+
+    documents: list[Arrival]
+
+
+@router.get("/pipelines/{pipeline_id}/documents", dependencies=READS)
+async def list_newest(
+    pipeline_id: PipelineId, services: ServicesDep, limit: Annotated[int, Query(ge=1, le=200)] = 25
+) -> Arrivals:
+    """List the documents that came in last."""
+    graph = await services.find_active(pipeline_id)
+    found = await services.kafka.ask(
+        ("arrivals", pipeline_id, limit), lambda: newest_documents(graph, services.settings, limit), keep_s=SHARED_S
+    )
+    return Arrivals(found)
 
 
 @router.get("/pipelines/{pipeline_id}/documents/{doc_id}", dependencies=READS)

@@ -64,6 +64,18 @@ def test_a_page_has_the_newest_entries_of_the_graph_and_its_backfills(ledger):
     assert [(each["lane"], each["start"]) for each in page.entries] == [("g", 10), ("g@back", 0)]
 
 
+def test_entries_are_found_by_the_offsets_in_them(ledger):
+    found = ledger.entries_table(["lane", "start"], graph_id="g", around={"intake.a": (4, 10), "intake.b": (0, 99)})
+
+    assert sorted(zip(*(column.to_pylist() for column in found.columns), strict=True)) == [
+        ("g", 0),
+        ("g", 10),
+        ("g@back", 0),
+    ]
+    assert ledger.entries_table(["lane"], around={"intake.a": (35, 99)}).num_rows == 0
+    assert ledger.entries_table(["lane"], around={}).num_rows == 0
+
+
 def test_runs_are_added_up(ledger):
     runs = {run.run_id: run for run in run_page(ledger, WINDOW, 10).runs}
 
