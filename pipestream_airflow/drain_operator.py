@@ -125,6 +125,26 @@ class DrainOperator(BaseOperator):
     ui_color = "#dbeafe"
     operator_extra_links = (SparkUiLink(), TopicLink(), LedgerLink(), DeadLettersLink())
 
+    # Defaults of the class: Airflow takes microseconds for each attribute that is set on a task, and a folder of graphs
+    # has thousands of tasks.
+    conf: dict[str, str] | None = None
+    files: str | None = None
+    py_files: str | None = None
+    archives: str | None = None
+    properties_file: str | None = None
+    driver_memory: str | None = None
+    executor_memory: str | None = None
+    executor_cores: int | None = None
+    total_executor_cores: int | None = None
+    num_executors: int | None = None
+    verbose: bool = False
+    spark_ui: str = ""
+    """Where Spark's pages about the job of this try are, once the job has said so."""
+    _hook: DrainSubmitHook | None = None
+    _runner: ConnectRunner | None = None
+    _is_killed: bool = False
+    _drained: tuple[DrainReport, Graph] | None = None
+
     def __init__(
         self,
         *,
@@ -151,25 +171,24 @@ class DrainOperator(BaseOperator):
         self.graph_file = graph_file
         self.conn_id = conn_id
         self.consul_conn_id = consul_conn_id
-        self.conf = conf
-        self.files = files
-        self.py_files = py_files
-        self.archives = archives
-        self.properties_file = properties_file
-        self.driver_memory = _memory("driver_memory", driver_memory)
-        self.executor_memory = _memory("executor_memory", executor_memory)
-        self.executor_cores = _positive("executor_cores", executor_cores)
-        self.total_executor_cores = _positive("total_executor_cores", total_executor_cores)
-        self.num_executors = _positive("num_executors", num_executors)
-        self.verbose = verbose
+        given = {
+            "conf": conf,
+            "files": files,
+            "py_files": py_files,
+            "archives": archives,
+            "properties_file": properties_file,
+            "driver_memory": _memory("driver_memory", driver_memory),
+            "executor_memory": _memory("executor_memory", executor_memory),
+            "executor_cores": _positive("executor_cores", executor_cores),
+            "total_executor_cores": _positive("total_executor_cores", total_executor_cores),
+            "num_executors": _positive("num_executors", num_executors),
+            "verbose": verbose,
+        }
+        for name, value in given.items():
+            if value:
+                setattr(self, name, value)
         _positive("stop_timeout_s", stop_timeout_s)
         self.stop_timeout_s = stop_timeout_s
-        self._hook: DrainSubmitHook | None = None
-        self._runner: ConnectRunner | None = None
-        self._is_killed = False
-        self.spark_ui = ""
-        """Where Spark's pages about the job of this try are, once the job has said so."""
-        self._drained: tuple[DrainReport, Graph] | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:

@@ -328,16 +328,20 @@ def test_a_check_comes_first_and_a_report_last_and_does_not_decide_how_the_run_e
     assert not tasks["report"].on_failure_fail_dagrun
 
 
-def test_drains_of_a_stage_are_a_group_and_task_ids_do_not_depend_on_it(dags_folder, write_graph):
+def test_several_drains_of_a_stage_are_a_group_and_task_ids_do_not_depend_on_it(dags_folder, write_graph):
     write_graph("fused.yaml", FUSED)
+    twin = FUSED.replace("fused", "two").replace("main", "other").replace("id: scans", "id: mail")
+    write_graph("two.yaml", twin.replace("nodes:", "  - {id: twin, account: acme, entry: first}\n    nodes:"))
 
-    groups = parse(dags_folder).dags["pipestream_fused"].task_group.children
+    dags = parse(dags_folder).dags
 
-    assert {name: sorted(group.children) for name, group in groups.items() if hasattr(group, "children")} == {
-        "intake": ["drain_intake_scans"],
-        "stage_2": ["drain_second"],
-        "stage_3": ["drain_third"],
-    }
+    assert groups_of(dags["pipestream_fused"]) == {}
+    assert groups_of(dags["pipestream_two"]) == {"intake": ["drain_intake_mail", "drain_intake_twin"]}
+
+
+def groups_of(dag):
+    children = dag.task_group.children.items()
+    return {name: sorted(group.children) for name, group in children if hasattr(group, "children")}
 
 
 def test_the_page_of_a_dag_shows_the_graphs_picture_and_version(dags_folder, write_graph):
