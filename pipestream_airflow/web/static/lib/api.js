@@ -56,10 +56,11 @@ function reasonOf(answer, value) {
 }
 
 /**
- * Ask for something now and every `every` seconds. The last answer stays while a later question fails.
+ * Ask for something now and every `every` seconds. The last answer stays while a later question fails; with `keep`, also
+ * while another question is asked in its place.
  * @returns {{data, error, loading, reload}}
  */
-export function useQuery(route, { query, every = 0, enabled = true } = {}) {
+export function useQuery(route, { query, every = 0, enabled = true, keep = false } = {}) {
   const [state, setState] = useState({ key: null, data: null, error: null });
   const key = enabled ? route + JSON.stringify(query ?? {}) : null;
   const latest = useRef(key);
@@ -97,7 +98,7 @@ export function useQuery(route, { query, every = 0, enabled = true } = {}) {
     };
   }, [key, every, load]);
 
-  const current = state.key === key ? state : { data: null, error: null };
+  const current = state.key === key ? state : { data: keep ? state.data : null, error: null };
   return {
     data: current.data,
     error: current.error,

@@ -155,14 +155,20 @@ export function Answer({ query, empty, children, rows }) {
   `;
 }
 
-export function Figure({ label, value, tone, hint, testId }) {
+/** A number with its name. @param to the page that has more about it. */
+export function Figure({ label, value, tone, hint, testId, to }) {
+  const shown = to ? html`<${Box} as=${Router.Link} to=${to} textDecoration="underline" textUnderlineOffset="3px" aria-label=${`${label}: ${value}`}>${value}<//>` : value;
   return html`
     <${Box} minWidth="100px" title=${hint} data-testid=${testId}>
       <${Text} fontSize="xs" color="fg.muted">${label}<//>
-      <${Text} fontSize="xl" fontWeight="semibold" className="ps-number" color=${tone}>${value}<//>
+      <${Text} as="div" fontSize="xl" fontWeight="semibold" className="ps-number" color=${tone}>${shown}<//>
     <//>
   `;
 }
+
+/** A link in a text. */
+export const TextLink = ({ to, children, ...more }) =>
+  html`<${Box} as=${Router.Link} to=${to} color="fg.info" textDecoration="underline" ...${more}>${children}<//>`;
 
 export function Figures({ children }) {
   return html`<${Flex} gap=${{ base: 4, md: 8 }} wrap="wrap" rowGap="3" mb="4">${children}<//>`;

@@ -2,7 +2,7 @@
 import { Chakra, html, useCallback, useEffect, useId, useLayoutEffect, useRef, useState } from "./react.js";
 import { duration, rate, short } from "./format.js";
 
-const { Box, HStack, IconButton } = Chakra;
+const { Box, HStack, IconButton, Input } = Chakra;
 
 const COLOURS = {
   datasource: "var(--chakra-colors-green-solid)",
@@ -15,6 +15,11 @@ const LARGEST = 2;
 const SMALLEST = 0.08;
 const LOWEST = 320;
 const HIGHEST = 560;
+// Below this scale nobody can read the boxes: then show a part of the graph at READABLE instead of all of it.
+const UNREADABLE = 0.5;
+const READABLE = 0.7;
+// From so many boxes on, looking for one takes longer than typing its name.
+const MANY = 15;
 
 const clip = (text, letters) => (text.length <= letters ? text : `${text.slice(0, letters - 1)}…`);
 // Modules differ at the end of their addresses.
@@ -23,7 +28,7 @@ const clipStart = (text, letters) => (text.length <= letters ? text : `…${text
 const shortCondition = (text) => text.replaceAll("doc.search_metadata.", "").replace(/\s+/g, " ");
 
 /**
- * @param numbers by box key: {lag, rate, age, holders, dead, stopped}; undefined while nothing is known
+ * @param numbers by box key: {lag, rate, age, holders, dead, held: "stopped" or "paused"}; undefined while nothing is known
  * @param counts by edge id: {taken, refused, failed}; the last two are null for an edge without a condition
  * @param selected {kind: "node" | "edge", id}
  */
@@ -38,7 +43,9 @@ export function Picture({ layout, numbers, counts, selected, onSelect, height, l
     const measure = () => {
       const width = box.current.clientWidth;
       // As high as the whole graph needs at this width, within bounds.
-      const needed = Math.min(Math.max((layout.height / layout.width) * width + 48, LOWEST), HIGHEST);
+      const whole = width / layout.width;
+      const scale = still || whole >= UNREADABLE ? whole : READABLE;
+      const needed = Math.min(Math.max(layout.height * scale + 48, LOWEST), Math.max(HIGHEST, 0.7 * window.innerHeight));
       setSize({ width, height: height ?? Math.round(needed) });
     };
     measure();
@@ -50,16 +57,33 @@ export function Picture({ layout, numbers, counts, selected, onSelect, height, l
   const fit = useCallback(() => {
     if (!size) return;
     const scale = Math.min(size.width / layout.width, size.height / layout.height, 1.15);
-    // On a phone, the whole graph would be unreadable: start at its left end, and let the reader pan.
-    const readable = still || scale > 0.4 ? scale : Math.max(scale, Math.min(0.62, size.height / layout.height));
-    setView({
-      scale: readable,
-      x: readable > scale ? 0 : (size.width - layout.width * readable) / 2,
-      y: (size.height - layout.height * readable) / 2,
-    });
-  }, [size?.width, size?.height, layout.width, layout.height, still]);
+    setView({ scale, x: (size.width - layout.width * scale) / 2, y: (size.height - layout.height * scale) / 2 });
+  }, [size?.width, size?.height, layout.width, layout.height]);
 
-  useEffect(fit, [fit]);
+  /** Show a box in the middle, large enough to read. */
+  const goTo = useCallback((key) => {
+    const found = layout.boxes.find((each) => each.key === key);
+    if (!found || !size) return;
+    setView((before) => {
+      const scale = Math.max(before?.scale ?? READABLE, READABLE);
+      return { scale, x: size.width / 2 - (found.x + found.width / 2) * scale, y: size.height / 2 - (found.y + found.height / 2) * scale };
+    });
+  }, [size?.width, size?.height, layout]);
+
+  const chosen = selected?.kind === "edge" ? layout.lines.find((line) => line.edge_id === selected.id)?.start : selected?.id;
+
+  // A large graph, or any graph on a phone: begin at its left end, where documents come in, and let the reader move.
+  useEffect(() => {
+    if (!size) return;
+    const scale = Math.min(size.width / layout.width, size.height / layout.height);
+    if (still || scale >= UNREADABLE || !layout.boxes.length) fit();
+    else if (chosen) goTo(chosen);
+    else {
+      const first = layout.boxes.find((each) => each.kind === "datasource") ?? layout.boxes[0];
+      const middle = size.height / 2 - (first.y + first.height / 2) * READABLE;
+      setView({ scale: READABLE, x: 0, y: Math.min(0, Math.max(middle, size.height - layout.height * READABLE)) });
+    }
+  }, [fit, goTo, still]);
 
   const zoom = useCallback((factor, at) => {
     setView((before) => {
@@ -170,12 +194,29 @@ export function Picture({ layout, numbers, counts, selected, onSelect, height, l
         ? null
         : html`
             <${HStack} position="absolute" right="2" top="2" gap="1">
+              ${layout.boxes.length >= MANY && onSelect ? html`<${Find} boxes=${layout.boxes} onFind=${(key) => { goTo(key); onSelect({ kind: "node", id: key }); }} />` : null}
               <${IconButton} size="xs" variant="surface" aria-label="Zoom in" onClick=${() => zoom(1.25)}>+<//>
               <${IconButton} size="xs" variant="surface" aria-label="Zoom out" onClick=${() => zoom(0.8)}>−<//>
-              <${IconButton} size="xs" variant="surface" aria-label="Fit" title="Fit" onClick=${fit}>⤢<//>
+              <${IconButton} size="xs" variant="surface" aria-label="Show all" title="Show all" onClick=${fit}>⤢<//>
             <//>
           `}
     <//>
+  `;
+}
+
+/** A field that finds a node by its name. */
+function Find({ boxes, onFind }) {
+  const list = useId();
+  const [text, setText] = useState("");
+  const type = (value) => {
+    setText(value);
+    const found = boxes.find((each) => each.key === value || each.title === value);
+    if (found) onFind(found.key);
+  };
+  return html`
+    <${Input} size="xs" width="150px" bg="bg.panel" list=${list} placeholder="Find a node" aria-label="Find a node" value=${text}
+      onChange=${(event) => type(event.target.value)} onKeyDown=${(event) => event.stopPropagation()} />
+    <datalist id=${list}>${boxes.map((each) => html`<option key=${each.key} value=${each.title} />`)}</datalist>
   `;
 }
 
@@ -221,10 +262,10 @@ function Label({ line, counts }) {
   const up = text && numbers.length ? 4 : -3;
   return html`
     <g pointerEvents="none" aria-hidden="true">
-      ${text ? html`<text className="ps-label" x=${line.label_x} y=${line.label_y - up} textAnchor="middle" style=${{ fontSize: "10.5px" }}>${text}</text>` : null}
+      ${text ? html`<text className="ps-label" x=${line.label_x} y=${line.label_y - up} textAnchor="middle" style=${{ fontSize: "12px" }}>${text}</text>` : null}
       ${numbers.length
         ? html`
-            <text className="ps-label ps-count" data-counts=${line.edge_id} x=${line.label_x} y=${line.label_y + (text ? 12 : 3)} textAnchor="middle" style=${{ fontSize: "10.5px" }}>
+            <text className="ps-label ps-count" data-counts=${line.edge_id} x=${line.label_x} y=${line.label_y + (text ? 13 : 4)} textAnchor="middle" style=${{ fontSize: "12px" }}>
               ${numbers.map(({ text: each, className }, index) => html`<tspan key=${index} className=${className} dx=${index ? 6 : 0}>${each}</tspan>`)}
             </text>
           `
@@ -253,6 +294,7 @@ function Node({ box, numbers, isSelected, onChoose, still }) {
     box.note,
     numbers?.lag !== undefined && numbers?.lag !== null ? `${numbers.lag} waiting` : "",
     numbers?.dead ? `${numbers.dead} dead letters` : "",
+    numbers?.held,
   ].filter(Boolean);
   return html`
     <g className="ps-node" transform=${`translate(${box.x} ${box.y})`} role=${onChoose ? "button" : undefined} tabIndex=${onChoose ? 0 : undefined}
@@ -263,8 +305,12 @@ function Node({ box, numbers, isSelected, onChoose, still }) {
         stroke=${isSelected ? "var(--chakra-colors-brand-solid)" : "var(--chakra-colors-border-emphasized)"} strokeWidth=${isSelected ? 3 : 1.2}
         strokeDasharray=${box.kind === "remote" ? "6 4" : undefined} />
       <rect x="0" y="14" width="4" height=${box.height - 28} rx="2" fill=${colour} />
-      <text className="ps-title" x="16" y="26" style=${{ fontSize: "14px" }}>${clip(box.title, still ? 22 : 21)}</text>
-      <text className="ps-note" x="16" y="43" style=${{ fontSize: "10.5px" }}>${clipStart(box.note, 32)}</text>
+      ${still
+        ? html`<text className="ps-title" x="16" y=${box.height / 2 + 8} style=${{ fontSize: "24px" }}>${clip(box.title, 14)}</text>`
+        : html`
+            <text className="ps-title" x="16" y="25" style=${{ fontSize: "15px" }}>${clip(box.title, 20)}</text>
+            <text className="ps-note" x="16" y="43" style=${{ fontSize: "12px" }}>${clipStart(box.note, 28)}</text>
+          `}
       ${busy ? html`<circle className="ps-busy" cx=${box.width - 16} cy="20" r="4" fill="var(--chakra-colors-green-solid)" />` : null}
       ${numbers ? html`<${Numbers} numbers=${numbers} width=${box.width} />` : null}
     </g>
@@ -274,18 +320,17 @@ function Node({ box, numbers, isSelected, onChoose, still }) {
 function Numbers({ numbers, width }) {
   const cells = [];
   if (numbers.lag !== undefined) cells.push({ text: `${short(numbers.lag)} waiting`, className: numbers.lag ? "ps-warm" : "ps-note", id: "lag" });
-  if (numbers.resting !== undefined) cells.push({ text: `${short(numbers.resting)} arrived`, className: "ps-note", id: "resting" });
   if (numbers.lag && numbers.age) cells.push({ text: duration(numbers.age), className: "ps-warm" });
   else if (numbers.rate) cells.push({ text: rate(numbers.rate), className: "ps-note" });
-  if (numbers.stopped) cells.push({ text: "stopped", className: "ps-warm" });
+  if (numbers.held) cells.push({ text: numbers.held, className: "ps-warm" });
   return html`
     <g>
       <line x1="16" x2=${width - 12} y1="53" y2="53" stroke="var(--chakra-colors-border)" />
-      <text x="16" y="70" style=${{ fontSize: "11.5px" }}>
+      <text x="16" y="71" style=${{ fontSize: "12.5px" }}>
         ${cells.map((cell, index) => html`<tspan key=${index} className=${cell.className} data-number=${cell.id} dx=${index ? 8 : 0}>${cell.text}</tspan>`)}
       </text>
       ${numbers.dead
-        ? html`<text className="ps-dead" x=${width - 14} y="70" textAnchor="end" style=${{ fontSize: "11.5px" }}>${short(numbers.dead)} dead</text>`
+        ? html`<text className="ps-dead" x=${width - 14} y="71" textAnchor="end" style=${{ fontSize: "12.5px" }}>${short(numbers.dead)} dead</text>`
         : null}
     </g>
   `;

@@ -1,9 +1,10 @@
 // Plots over time, by uPlot. It is loaded when the first plot is shown: it fails at import in odd locales.
 import { Chakra, html, useEffect, useRef, useState } from "./react.js";
-import { short } from "./format.js";
+import { short, time } from "./format.js";
 
 const { Box, Text } = Chakra;
-const COLOURS = ["blue", "green", "orange", "purple", "cyan", "pink", "red", "teal", "yellow", "gray"];
+const COLOURS = ["blue", "green", "orange", "purple", "cyan", "pink", "red", "teal", "yellow"];
+const WHOLE_STEPS = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
 
 let loading = null;
 const loadPlots = () => {
@@ -19,8 +20,17 @@ const loadPlots = () => {
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--chakra-colors-${name}`).trim();
 
-/** @param times seconds since 1970 @param series [{label, values}] */
-export function Plot({ label, times, series, height = 220 }) {
+/** Each series on top of those before it, for bars. */
+function stack(series) {
+  const total = Array.from(series[0]?.values ?? [], () => 0);
+  return series.map((each) => each.values.map((value, index) => (total[index] += value ?? 0)));
+}
+
+/**
+ * @param times seconds since 1970 @param series [{label, values, isRest}]
+ * @param bars stacked bars, for amounts in a span of time; lines otherwise, for what is at a time.
+ */
+export function Plot({ label, times, series, bars = false, height = 220 }) {
   const box = useRef(null);
   const [error, setError] = useState(null);
   const theme = useTheme();
@@ -31,25 +41,33 @@ export function Plot({ label, times, series, height = 220 }) {
     loadPlots()
       .then((UPlot) => {
         if (isGone || !box.current) return;
+        // The last bar of a stack is the highest: it is drawn first, and the others in front of it.
+        const order = series.map((_, index) => index);
+        if (bars) order.reverse();
+        const heights = bars ? stack(series) : series.map((each) => each.values);
         const axis = { stroke: colour("fg-muted"), grid: { stroke: colour("border"), width: 1 }, ticks: { stroke: colour("border") } };
         plot = new UPlot(
           {
             width: box.current.clientWidth,
             height,
             scales: { x: { time: true }, y: { range: (_, __, top) => [0, Math.max(1, top * 1.1)] } },
-            axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => short(tick)) }],
+            // Records are counted whole.
+            axes: [axis, { ...axis, size: 56, incrs: WHOLE_STEPS, values: (_, ticks) => ticks.map((tick) => short(tick)) }],
             series: [
-              {},
-              ...series.map((each, index) => ({
-                label: each.label,
-                stroke: colour(`${COLOURS[index % COLOURS.length]}-solid`),
-                width: 2,
-                points: { show: false },
-                value: (_, value) => (value === null || value === undefined ? "–" : short(value)),
-              })),
+              { value: (_, moment) => (moment ? time(moment) : "–") },
+              ...order.map((index) => {
+                const paint = colour(`${series[index].isRest ? "gray" : COLOURS[index % COLOURS.length]}-solid`);
+                return {
+                  label: series[index].label,
+                  stroke: paint,
+                  ...(bars ? { fill: paint, width: 0, paths: UPlot.paths.bars({ size: [0.8, 40], align: -1 }) } : { width: 2 }),
+                  points: { show: false },
+                  value: (_, __, ___, at) => (at === null ? "–" : short(series[index].values[at])),
+                };
+              }),
             ],
           },
-          [times, ...series.map((each) => each.values)],
+          [times, ...order.map((index) => heights[index])],
           box.current,
         );
         watch = new ResizeObserver(() => plot.setSize({ width: box.current.clientWidth, height }));
@@ -61,7 +79,7 @@ export function Plot({ label, times, series, height = 220 }) {
       watch?.disconnect();
       plot?.destroy();
     };
-  }, [times, series, height, theme]);
+  }, [times, series, bars, height, theme]);
   if (error) return html`<${Text} fontSize="sm" color="fg.muted">The plot could not be drawn: ${error.message}<//>`;
   return html`<${Box} ref=${box} role="img" aria-label=${label} width="100%" minHeight=${`${height}px`} className="ps-plot" />`;
 }

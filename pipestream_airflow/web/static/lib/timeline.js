@@ -28,7 +28,7 @@ export function Timeline({ entries, onChoose }) {
   return html`
     <div>
       <${Box} overflowX="auto" borderWidth="1px" borderRadius="md" p="3" role="group" aria-label="Ranges by topic and partition" tabIndex="0">
-        <${Box} display="grid" gridTemplateColumns="minmax(160px, max-content) minmax(260px, 1fr)" columnGap="3" alignItems="center">
+        <${Box} display="grid" gridTemplateColumns="max-content minmax(260px, 1fr)" columnGap="3" alignItems="center">
           ${rows.map(([name, ranges]) => html`<${Row} key=${name} name=${name} ranges=${ranges} onChoose=${onChoose} />`)}
         <//>
       <//>
@@ -36,7 +36,7 @@ export function Timeline({ entries, onChoose }) {
         ${Object.entries({ drained: "drained", recovered: "recovered after a crash", backfill: "backfill" }).map(
           ([kind, text]) => html`<${HStack} key=${kind} gap="1"><${Box} width="14px" height="10px" borderRadius="2px" style=${{ background: COLOURS[kind] }} /><${Text}>${text}<//><//>`,
         )}
-        <${Text}>Offsets grow from left to right; a gap between bars would be a range that nobody recorded.<//>
+        <${Text}>Offsets from left to right. Choose a bar for its run. A gap would be a range that nobody recorded.<//>
       <//>
     </div>
   `;

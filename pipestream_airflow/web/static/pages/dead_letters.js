@@ -115,9 +115,9 @@ function List({ data, values, set, offset }) {
   return html`
     <div>
       <${Grid} label="Dead letters" rows=${data.letters} rowKey=${(each) => each.id} selected=${values.letter} columns=${[
-        { title: "Document", cell: (each) => html`<${Button} size="xs" variant="plain" px="0" onClick=${() => set({ letter: each.id })}><${Mono} wordBreak="normal">${each.doc_id || each.id}<//><//>` },
+        { title: "Document", cell: (each) => html`<${Button} size="xs" variant="plain" px="0" color="fg.info" textDecoration="underline" onClick=${() => set({ letter: each.id })}><${Mono} wordBreak="normal">${each.doc_id || each.id}<//><//>` },
         { title: "Node", cell: (each) => each.node },
-        { title: "Error", cell: (each) => each.error },
+        { title: "Message", cell: (each) => html`<${Text} fontSize="xs" maxWidth="320px" truncate title=${`${each.error}: ${each.message}`}>${each.message}<//>` },
         { title: "State", cell: (each) => html`<${Tag}>${each.state}<//>` },
         { title: "Failed", cell: (each) => html`<span title=${time(each.failed_at)}>${ago(each.failed_at)}</span>` },
         { title: "Attempts", number: true, cell: (each) => count(each.attempts) },
@@ -218,8 +218,8 @@ function Act({ pipeline, asked, onDone, onClose }) {
   const approval = dry.done?.approval_dag;
   const over = real.done || approval;
   return html`
-    <${Confirm} open title=${real.done ? `${verb}: done` : `${verb} ${asked.what}?`} verb=${over ? "Close" : verb} busy=${real.busy || dry.busy}
-      onCancel=${onClose} onConfirm=${() => (over ? onClose() : dry.done && real.run())}>
+    <${Confirm} open title=${real.done ? `${verb}: done` : `${verb} ${asked.what}?`} verb=${verb} busy=${real.busy || dry.busy} isDone=${Boolean(over)} isOff=${!dry.done}
+      onCancel=${onClose} onConfirm=${() => real.run()}>
       <${Box} aria-live="polite" data-testid=${real.done ? "acted" : "dry-run"}>
         ${dry.error ? html`<${Failure} title="The dry run failed" error=${dry.error} />` : null}
         ${real.error ? html`<${Failure} title="It failed" error=${real.error} />` : null}

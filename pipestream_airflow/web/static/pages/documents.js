@@ -1,9 +1,9 @@
 // Documents: the receipt of one, with everything that it met, and what is stored of it at each node.
-import { Chakra, React, Router, html, useEffect, useState } from "../lib/react.js";
+import { Chakra, React, html, useEffect, useState } from "../lib/react.js";
 import { path, useQuery } from "../lib/api.js";
-import { bytes, count, duration, plural, seconds, time } from "../lib/format.js";
+import { ago, bytes, count, duration, plural, seconds, time } from "../lib/format.js";
 import { PipelinePage } from "../lib/choose.js";
-import { Answer, Boundary, Empty, Failure, Figure, Figures, Grid, Mono, Section, Source, Tag, pageLink } from "../lib/parts.js";
+import { Answer, Boundary, Failure, Figure, Figures, Grid, Mono, Section, Source, Tag, TextLink, pageLink } from "../lib/parts.js";
 
 const { Alert, Box, Button, Checkbox, Field, Flex, HStack, Input, Text } = Chakra;
 
@@ -15,9 +15,30 @@ export function DocumentsPage() {
           <${Search} docId=${values.doc ?? ""} onSearch=${(doc) => set({ pipeline: pipeline.id, doc, keys: "" })} />
           ${values.doc
             ? html`<${Receipt} key=${`${pipeline.id}/${values.doc}`} pipeline=${pipeline} docId=${values.doc} values=${values} set=${set} />`
-            : html`<${Empty} title="Type a document's id">The receipt shows every record, range, node, object and dead letter that the document met.<//>`}
+            : html`<${Newest} pipeline=${pipeline} />`}
         </div>
       `}
+    <//>
+  `;
+}
+
+/** The documents that came in last, each with a link to its receipt. */
+function Newest({ pipeline }) {
+  const query = useQuery(path`pipelines/${pipeline.id}/documents`, { every: 10 });
+  return html`
+    <${Section} title="Newest documents">
+      <${Answer} query=${query} empty=${{
+        when: (data) => !data.documents.length,
+        title: "No document has come in yet",
+        hint: "Run a datasource's connector, upload one, or hand one to the engine.",
+      }}>
+        ${(data) => html`<${Grid} label="Newest documents" rows=${data.documents} rowKey=${(each) => `${each.datasource}/${each.doc_id}`} columns=${[
+          { title: "Document", cell: (each) => html`<${TextLink} to=${pageLink("pipeline-documents", { pipeline: pipeline.id, doc: each.doc_id })}><${Mono}>${each.doc_id}<//><//>` },
+          { title: "Datasource", cell: (each) => each.datasource },
+          { title: "Arrived", cell: (each) => html`<span title=${time(each.arrived_at)}>${ago(each.arrived_at)}</span>` },
+        ]} />`}
+      <//>
+      <${Text} fontSize="xs" color="fg.muted" mt="2">A receipt shows every record, range, node, object and dead letter that the document met.<//>
     <//>
   `;
 }
@@ -52,7 +73,7 @@ function Receipt({ pipeline, docId, values, set }) {
           <${Summary} data=${data} />
           <${Way} data=${data} pipeline=${pipeline} />
           <${Stored} pipeline=${pipeline} docId=${docId} objects=${data.objects} values=${values} set=${set} />
-          <${Letters} letters=${data.dead_letters} pipeline=${pipeline} />
+          <${Letters} letters=${data.dead_letters} pipeline=${pipeline} docId=${docId} />
           <${Uploads} catalogue=${data.catalogue} />
           <${Hops} hops=${data.hops} />
         </div>
@@ -115,7 +136,7 @@ function Step({ record, pipeline }) {
             (range, index) => html`
               <${Text} key=${index} fontSize="xs" mt="1">
                 <${Tag}>${range.kind}<//>${" "}in${" "}
-                <${Box} as=${Router.Link} color="fg.info" textDecoration="underline" to=${pageLink("pipeline-ledger", { pipeline: pipeline.id, topic: record.topic })}>
+                <${TextLink} to=${pageLink("pipeline-ledger", { pipeline: pipeline.id, topic: record.topic })}>
                   range ${count(range.start)}–${count(range.end)}
                 <//>
                 ${" "}by run <${Mono}>${range.run_id}<//>, version ${range.graph_version ?? range.graph_hash.slice(0, 8)}, token ${count(range.token)}, recorded ${time(range.entered_at)}
@@ -179,7 +200,7 @@ function StoredOne({ pipeline, docId, object }) {
   `;
 }
 
-function Letters({ letters, pipeline }) {
+function Letters({ letters, pipeline, docId }) {
   if (!letters.length) return null;
   return html`
     <${Section} title="Dead letters">
@@ -188,8 +209,8 @@ function Letters({ letters, pipeline }) {
           <${Failure} key=${each.id} title=${`${each.error} at ${each.node}`} error=${each} />
         `,
       )}
-      <${Box} as=${Router.Link} fontSize="sm" color="fg.info" textDecoration="underline" to=${pageLink("pipeline-dead-letters", { pipeline: pipeline.id })}>
-        ${plural(letters.length, "dead letter")} of this document
+      <${TextLink} fontSize="sm" to=${pageLink("pipeline-dead-letters", { pipeline: pipeline.id, doc: docId, state: "all" })}>
+        ${letters.length === 1 ? "See it" : `See all ${count(letters.length)}`} with the document, to replay or quarantine
       <//>
     <//>
   `;

@@ -1,13 +1,13 @@
 // Ledger: ranges as a timeline, runs, gaps, and what was drained over time.
-import { Chakra, React, html, useMemo, useState } from "../lib/react.js";
+import { Chakra, React, html, useEffect, useMemo, useState } from "../lib/react.js";
 import { path, useQuery } from "../lib/api.js";
-import { count, duration, plural, rate, time } from "../lib/format.js";
+import { ago, count, duration, plural, rate, time } from "../lib/format.js";
 import { PipelinePage } from "../lib/choose.js";
-import { Answer, Facts, Figure, Figures, Grid, Mono, Section, Tag, Unavailable } from "../lib/parts.js";
+import { Answer, Empty, Facts, Figure, Figures, Grid, Mono, Section, Tag, TextLink, Unavailable } from "../lib/parts.js";
 import { Plot } from "../lib/plot.js";
 import { Timeline } from "../lib/timeline.js";
 
-const { Alert, Box, HStack, NativeSelect } = Chakra;
+const { Alert, Box, HStack, NativeSelect, Text } = Chakra;
 
 const WINDOWS = { "1 hour": 1, "6 hours": 6, "1 day": 24, "7 days": 168, "30 days": 720 };
 
@@ -21,14 +21,15 @@ export function LedgerPage() {
 
 function PipelineLedger({ pipeline, values, set }) {
   const hours = WINDOWS[values.window] ?? 24;
-  // Fixed for as long as the window is chosen, to the minute: the same question is asked once.
-  const since = useMemo(() => new Date(Math.floor(Date.now() / 60000) * 60000 - hours * 3600000).toISOString(), [hours]);
+  // To the minute, so that the same question is asked once; the window moves on while the page is open.
+  const minute = useMinute();
+  const since = useMemo(() => new Date((minute - hours * 60) * 60000).toISOString(), [hours, minute]);
   const topic = values.topic || undefined;
   const ask = { since, topic };
-  const entries = useQuery(path`pipelines/${pipeline.id}/ledger/entries`, { query: { ...ask, limit: 500 }, every: 10 });
-  const runs = useQuery(path`pipelines/${pipeline.id}/ledger/runs`, { query: { ...ask, limit: 50 }, every: 10 });
+  const entries = useQuery(path`pipelines/${pipeline.id}/ledger/entries`, { query: { ...ask, limit: 500 }, every: 10, keep: true });
+  const runs = useQuery(path`pipelines/${pipeline.id}/ledger/runs`, { query: { ...ask, limit: 50 }, every: 10, keep: true });
   const gaps = useQuery(path`pipelines/${pipeline.id}/ledger/gaps`, { every: 30 });
-  const series = useQuery(path`pipelines/${pipeline.id}/ledger/series`, { query: { ...ask, points: 60 }, every: 15 });
+  const series = useQuery(path`pipelines/${pipeline.id}/ledger/series`, { query: { ...ask, points: 60 }, every: 15, keep: true });
   const state = useQuery(path`pipelines/${pipeline.id}/state`);
   return html`
     <${React.Fragment}>
@@ -39,11 +40,22 @@ function PipelineLedger({ pipeline, values, set }) {
       <//>
       <${Gaps} query=${gaps} />
       <${Totals} runs=${runs} />
-      <${Series} query=${series} />
+      <${Series} query=${series} binSeconds=${(hours * 3600) / 60} />
       <${Ranges} query=${entries} />
-      <${Runs} query=${runs} />
+      <${Runs} query=${runs} dag=${pipeline.dag_id} />
     <//>
   `;
+}
+
+/** Minutes since 1970. */
+function useMinute() {
+  const now = () => Math.floor(Date.now() / 60000);
+  const [minute, setMinute] = useState(now);
+  useEffect(() => {
+    const timer = setInterval(() => setMinute(now()), 20000);
+    return () => clearInterval(timer);
+  }, []);
+  return minute;
 }
 
 function Choice({ label, value, options, empty, onChange }) {
@@ -77,28 +89,27 @@ function Gaps({ query }) {
   `;
 }
 
-const sum = (rows, value) => rows.reduce((total, row) => total + (value(row) ?? 0), 0);
-
 function Totals({ runs }) {
-  const rows = runs.data?.runs ?? [];
-  if (!rows.length) return null;
-  const seconds = sum(rows, (each) => each.seconds);
-  const records = sum(rows, (each) => each.records);
+  const totals = runs.data?.totals;
+  if (!totals?.runs) return null;
   return html`
     <${Figures}>
-      <${Figure} label="Runs" value=${count(rows.length)} />
-      <${Figure} label="Ranges" value=${count(sum(rows, (each) => each.ranges))} />
-      <${Figure} label="Records" value=${count(records)} testId="records" />
-      <${Figure} label="Pace while draining" value=${seconds ? rate(records / seconds) : "–"} />
-      <${Figure} label="Recovered ranges" value=${count(sum(rows, (each) => each.recovered))} />
-      <${Figure} label="Dead letters" value=${count(sum(rows, (each) => each.dead_letters))} />
+      <${Figure} label="Runs of tasks" value=${count(totals.runs)} hint="A task of a DAG drains one topic" />
+      <${Figure} label="Ranges" value=${count(totals.ranges)} />
+      <${Figure} label="Records" value=${count(totals.records)} testId="records" />
+      <${Figure} label="Pace while draining" value=${totals.seconds ? rate(totals.records / totals.seconds) : "–"} />
+      <${Figure} label="Recovered ranges" value=${count(totals.recovered)} hint="Drained by a run that died before it could record them" />
+      <${Figure} label="Dead letters written" value=${count(totals.dead_letters)} />
     <//>
   `;
 }
 
-function Series({ query }) {
+function Series({ query, binSeconds }) {
   const plots = query.data?.plots;
-  const records = useMemo(() => plots?.series.map((each) => ({ label: each.topic, values: each.records })) ?? [], [plots]);
+  const records = useMemo(() => {
+    const own = plots?.series.map((each) => ({ label: each.topic, values: each.records })) ?? [];
+    return plots?.others ? [...own, { label: "all other topics", values: plots.others.records, isRest: true }] : own;
+  }, [plots]);
   const backlog = useMemo(
     () => plots?.series.filter((each) => each.backlog).map((each) => ({ label: each.topic, values: each.backlog })) ?? [],
     [plots],
@@ -108,13 +119,25 @@ function Series({ query }) {
       ${(data) => html`
         <div>
           <${Unavailable} parts=${data.unavailable} />
-          <${Section} title="Records drained"><${Plot} label="Records drained over time, by topic" times=${data.plots.times} series=${records} /><//>
-          ${backlog.length ? html`<${Section} title="Backlog"><${Plot} label="Records that waited over time, by topic" times=${data.plots.times} series=${backlog} /><//>` : null}
+          <${Section} title=${`Records drained, per ${duration(binSeconds)}`}>
+            ${hasValues(records)
+              ? html`<${Plot} label="Records drained over time, by topic" times=${data.plots.times} series=${records} bars />`
+              : html`<${Empty} title="Nothing was drained in this time" />`}
+          <//>
+          ${backlog.length
+            ? html`<${Section} title="Records that waited">
+                ${hasValues(backlog)
+                  ? html`<${Plot} label="Records that waited over time, by topic" times=${data.plots.times} series=${backlog} />`
+                  : html`<${Text} fontSize="sm" color="fg.muted">None, at the end of any ${duration(binSeconds)}.<//>`}
+              <//>`
+            : null}
         </div>
       `}
     <//>
   `;
 }
+
+const hasValues = (series) => series.some((each) => each.values.some(Boolean));
 
 function Ranges({ query }) {
   const [chosen, setChosen] = useState(null);
@@ -141,7 +164,7 @@ function Entry({ entry }) {
       ["Topic", html`<${Mono}>${entry.topic} [${entry.partition}]<//>`],
       ["Range", `${count(entry.start)} to ${count(entry.end)}`],
       ["Kind", html`<${Tag}>${entry.kind}<//>`],
-      ["Run", html`<${Mono}>${entry.run_id}<//>`],
+      ["Run", html`<${RunName} id=${entry.run_id} dag=${`pipestream_${entry.graph_id}`} />`],
       ["Records", count(entry.records)],
       ["Out, by edge", Object.entries(entry.documents_out ?? {}).map(([edge, number]) => `${edge} ${count(number)}`).join(", ") || "none"],
       ["Dead letters", count(entry.dead_letters)],
@@ -154,19 +177,31 @@ function Entry({ entry }) {
   `;
 }
 
-function Runs({ query }) {
+// Airflow's tasks name their runs DAG/RUN/TASK, and after a clearing DAG/RUN/TASK/NUMBER.
+const OF_AIRFLOW = /^([^/]+)\/(.+?)\/([^/]+?)(\/\d+)?$/;
+
+/** A run of the ledger; one of Airflow links to its task. */
+function RunName({ id, dag }) {
+  const [, itsDag, run, task] = OF_AIRFLOW.exec(id) ?? [];
+  if (itsDag !== dag) return html`<${Mono} wordBreak="normal">${id}<//>`;
+  return html`<${TextLink} to=${`/dags/${dag}/runs/${encodeURIComponent(run)}/tasks/${encodeURIComponent(task)}`} title=${id}><${Mono} wordBreak="normal">${run.replace(/\.\d+/, "")}<//><//>`;
+}
+
+function Runs({ query, dag }) {
   return html`
-    <${Section} title="Runs">
+    <${Section} title="Newest runs of tasks">
       <${Answer} query=${query} rows=${3} empty=${{ when: (data) => !data.runs.length, title: "No run recorded anything in this time" }}>
         ${(data) => html`<${Grid} label="Runs" rows=${data.runs} rowKey=${(each) => each.run_id + each.lane} columns=${[
-          { title: "Run", cell: (each) => html`<${Mono} wordBreak="normal">${each.run_id}<//>` },
-          { title: "Last range", cell: (each) => time(each.last_entry_at) },
-          { title: "Topics", number: true, cell: (each) => html`<span title=${each.topics.join("\n")}>${count(each.topics.length)}</span>` },
+          { title: "Recorded", cell: (each) => html`<span title=${time(each.last_entry_at)}>${ago(each.last_entry_at)}</span>` },
+          { title: "Topic", cell: (each) => each.topics.length === 1
+              ? html`<${Mono} wordBreak="normal">${each.topics[0]}<//>`
+              : html`<span title=${each.topics.join("\n")}>${plural(each.topics.length, "topic")}</span>` },
+          { title: "Run", cell: (each) => html`<${RunName} id=${each.run_id} dag=${dag} />` },
           { title: "Ranges", number: true, cell: (each) => count(each.ranges) },
           { title: "Recovered", number: true, cell: (each) => count(each.recovered) },
           { title: "Records", number: true, cell: (each) => count(each.records) },
           { title: "Dead letters", number: true, cell: (each) => count(each.dead_letters) },
-          { title: "Seconds", number: true, cell: (each) => each.seconds.toFixed(1) },
+          { title: "Took", number: true, cell: (each) => duration(each.seconds) },
         ]} />`}
       <//>
     <//>

@@ -2,7 +2,7 @@
 import { Chakra, html, useMemo } from "../lib/react.js";
 import { path, useQuery } from "../lib/api.js";
 import { count, duration } from "../lib/format.js";
-import { Boundary, Empty, Failure, Figure, Figures, Unavailable } from "../lib/parts.js";
+import { Boundary, Empty, Failure, Figure, Figures, Unavailable, pageLink } from "../lib/parts.js";
 import { Picture } from "../lib/picture.js";
 import { EdgePanel } from "./edge_panel.js";
 import { NodePanel } from "./node_panel.js";
@@ -13,7 +13,8 @@ export function LivePicture({ detail, values, set }) {
   const { pipeline, layout, picture } = detail;
   const query = useQuery(path`pipelines/${pipeline.id}/numbers`, { every: 3, enabled: pipeline.version !== null });
   const live = query.data;
-  const numbers = useMemo(() => (live && picture ? boxNumbers(live, picture) : undefined), [live, picture]);
+  const state = useQuery(path`pipelines/${pipeline.id}/state`, { every: 10, enabled: pipeline.version !== null }).data;
+  const numbers = useMemo(() => (live && picture ? boxNumbers(live, picture, state) : undefined), [live, picture, state]);
   const counts = useMemo(() => (live ? Object.fromEntries(live.edges.map((edge) => [edge.id, edgeCounts(edge)])) : {}), [live]);
   if (!layout) {
     return html`<${Empty} title="There is no picture">The graph cannot be read. Its problems are above; the tab Edit has its text.<//>`;
@@ -62,7 +63,8 @@ function Totals({ live, pipeline }) {
       <${Figure} label="Oldest" value=${waiting ? duration(oldest) : "–"} hint="Age of the oldest record that waits" />
       <${Figure} label=${live ? `Drained in ${duration(live.window_s)}` : "Drained"} testId="drained" value=${live ? count(sum(nodes.map((node) => node.records))) : "–"} hint="Records of all topics, by the ledger" />
       <${Figure} label="Leases held" value=${live ? count(sum(nodes.map((node) => node.holders?.length))) : "–"} />
-      <${Figure} label="Dead letters" testId="dead-letters" value=${count(dead)} tone=${dead ? "red.fg" : undefined} />
+      <${Figure} label="Dead letters" testId="dead-letters" value=${count(dead)} tone=${dead ? "red.fg" : undefined}
+        to=${dead ? pageLink("pipeline-dead-letters", { pipeline: pipeline.id }) : undefined} />
     <//>
   `;
 }
@@ -74,16 +76,20 @@ function Legend() {
       <${HStack} gap="1">${line(undefined)}<${Text}>by Kafka<//><//>
       <${HStack} gap="1">${line("7 5")}<${Text}>in the same task or by gRPC<//><//>
       <${HStack} gap="1">${line("2 5")}<${Text}>condition never true<//><//>
-      <${Text}>✓ ✗ ! condition true, false, failed<//>
+      <${Text}>✓ ✗ ! how often a condition was true, false, failed<//>
       <${HStack} gap="1"><${Box} boxSize="8px" borderRadius="full" bg="green.solid" /><${Text}>a lease is held<//><//>
-      <${Text}>Ctrl and wheel zoom, drag moves.<//>
+      <${Text}>Drag to move, Ctrl and wheel to zoom<//>
     <//>
   `;
 }
 
-/** Numbers for the boxes: a node has its own; a datasource shows what waits in its intake topic. */
-function boxNumbers(live, picture) {
+/** Numbers for the boxes of nodes, and which nodes and datasources an operator has stopped. */
+function boxNumbers(live, picture, state) {
+  const stopped = new Set((state?.topics ?? []).filter((each) => each.desired === "stopped").map((each) => each.topic));
   const found = {};
+  for (const source of picture.datasources) {
+    if (source.paused) found[`datasource:${source.id}`] = { held: "paused: takes no documents" };
+  }
   for (const node of live.nodes) {
     const part = picture.nodes.find((each) => each.id === node.id);
     if (!part || (part.is_end && !part.module)) continue;
@@ -93,6 +99,7 @@ function boxNumbers(live, picture) {
       rate: node.records_per_s,
       holders: node.holders?.length ?? 0,
       dead: node.dead_letters,
+      held: part.topics.some((topic) => stopped.has(topic)) ? "stopped" : "",
     };
   }
   return found;

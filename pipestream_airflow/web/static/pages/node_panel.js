@@ -1,10 +1,12 @@
 // What is known of a node or a datasource of a graph.
-import { Chakra, Router, html } from "../lib/react.js";
+import { Chakra, html } from "../lib/react.js";
 import { path, useQuery } from "../lib/api.js";
-import { ago, count, duration, rate, time } from "../lib/format.js";
-import { Answer, Facts, Grid, Mono, Section, Source, Tag, pageLink } from "../lib/parts.js";
+import { ago, count, duration, plural, rate, time } from "../lib/format.js";
+import { Answer, Facts, Grid, Mono, Section, Source, Tag, TextLink, pageLink } from "../lib/parts.js";
 
-const { Box, Heading, HStack, Text } = Chakra;
+const { Box, Heading, HStack, Stack, Text } = Chakra;
+
+const MOST_ERRORS = 3;
 
 export function NodePanel({ id, detail, live }) {
   const { picture, pipeline } = detail;
@@ -28,6 +30,7 @@ export function NodePanel({ id, detail, live }) {
         ["Filters", node.filters.length ? node.filters.map((each, index) => html`<${Mono} key=${index} display="block">${each}<//>`) : ""],
       ]} />
       ${numbers ? html`<${NodeNumbers} numbers=${numbers} live=${live} pipeline=${pipeline} node=${node} />` : null}
+      ${numbers?.dead_letters ? html`<${LastErrors} pipeline=${pipeline} node=${node} />` : null}
       ${node.topics.length && pipeline.version !== null ? html`<${LastRanges} pipeline=${pipeline} topic=${node.topics[0]} />` : null}
       <${Section} title="As in the graph's file"><${Source} label="The node as the graph's file has it" text=${JSON.stringify(node.values, null, 2)} maxHeight="200px" /><//>
     </div>
@@ -46,11 +49,9 @@ function NodeNumbers({ numbers, live, pipeline, node }) {
         ["Pace", rate(numbers.records_per_s)],
         ["Last range", numbers.last_entry_at ? `${time(numbers.last_entry_at)} (${ago(numbers.last_entry_at)})` : "none"],
         ["Dead letters", numbers.dead_letters
-          ? html`<${Box} as=${Router.Link} color="fg.info" textDecoration="underline"
-              to=${pageLink("pipeline-dead-letters", { pipeline: pipeline.id, node: node.id })}>${count(numbers.dead_letters)}<//>`
+          ? html`<${TextLink} to=${pageLink("pipeline-dead-letters", { pipeline: pipeline.id, node: node.id })}>${count(numbers.dead_letters)}<//>`
           : count(numbers.dead_letters)],
       ]} />
-      ${numbers.last_error ? html`<${Box} mt="3"><${Text} fontSize="xs" color="fg.muted">Last error<//><${Source} label="Last error" text=${errorText(numbers.last_error)} maxHeight="160px" /><//>` : null}
       ${numbers.holders?.length
         ? html`<${Box} mt="3"><${Grid} label="Lease holders" rows=${numbers.holders} rowKey=${(each) => `${each.topic}/${each.slot}`} columns=${[
             { title: "Slot", number: true, cell: (each) => each.slot },
@@ -63,8 +64,30 @@ function NodeNumbers({ numbers, live, pipeline, node }) {
   `;
 }
 
-export const errorText = (error) =>
-  typeof error === "string" ? error : [error.error, error.message, error.at && time(error.at)].filter(Boolean).join("\n");
+/** Why documents failed at the node, the most frequent reason first. */
+function LastErrors({ pipeline, node }) {
+  const query = useQuery(path`pipelines/${pipeline.id}/dead-letters/groups`, { query: { node: node.id }, every: 10 });
+  return html`
+    <${Section} title="Errors">
+      <${Answer} query=${query} rows=${2} empty=${{ when: (data) => !data.groups.length, title: "No dead letter waits" }}>
+        ${(data) => html`<${Stack} gap="2">
+          ${data.groups.slice(0, MOST_ERRORS).map((each) => html`
+            <${Box} key=${each.fingerprint} borderWidth="1px" borderRadius="md" p="2" fontSize="xs">
+              <${HStack} justify="space-between" gap="2" mb="1">
+                <${TextLink} to=${pageLink("pipeline-dead-letters", { pipeline: pipeline.id, node: node.id, group: each.fingerprint })}>
+                  ${plural(each.count, "dead letter")}: ${each.error}
+                <//>
+                <${Text} color="fg.muted" flexShrink="0" title=${time(each.last_failed_at)}>${ago(each.last_failed_at)}<//>
+              <//>
+              <${Text} wordBreak="break-word" lineClamp="3">${each.message}<//>
+            <//>
+          `)}
+          ${data.groups.length > MOST_ERRORS ? html`<${Text} fontSize="xs" color="fg.muted">and ${plural(data.groups.length - MOST_ERRORS, "other reason")}<//>` : null}
+        <//>`}
+      <//>
+    <//>
+  `;
+}
 
 function LastRanges({ pipeline, topic }) {
   const query = useQuery(path`pipelines/${pipeline.id}/ledger/entries`, { query: { topic, limit: 5 }, every: 10 });
@@ -95,7 +118,7 @@ function DatasourceFacts({ source, pipeline }) {
         ["Schedule", source.schedule || "none"],
         ["Dead letters to", html`<${Mono}>${source.dead_letter_topic}<//>`],
       ]} />
-      <${Text} mt="4" fontSize="sm"><${Box} as=${Router.Link} color="fg.info" textDecoration="underline" to=${pageLink("pipeline-state", { pipeline: pipeline.id })}>Pause or resume it<//><//>
+      <${Text} mt="4" fontSize="sm"><${TextLink} to=${pageLink("pipeline-state", { pipeline: pipeline.id })}>Pause or resume it<//><//>
     </div>
   `;
 }

@@ -2,7 +2,7 @@
 import { Chakra, Router, html, useEffect, useRef, useState } from "../lib/react.js";
 import { path, useQuery } from "../lib/api.js";
 import { count, duration, plural } from "../lib/format.js";
-import { Answer, Boundary, Failure, Figure, Figures, Page, Tag, Unavailable, pageLink, usePageState } from "../lib/parts.js";
+import { Answer, Boundary, Failure, Figure, Figures, Page, Tag, TextLink, Unavailable, pageLink, usePageState } from "../lib/parts.js";
 import { Picture } from "../lib/picture.js";
 import { DeleteButton } from "./delete.js";
 import { Editor } from "./editor.js";
@@ -10,7 +10,7 @@ import { History } from "./history.js";
 import { LivePicture } from "./live_picture.js";
 import { RunButtons } from "./runs.js";
 
-const { Box, Button, Flex, Heading, HStack, SimpleGrid, Tabs, Text } = Chakra;
+const { Box, Button, Flex, Heading, HStack, SimpleGrid, Skeleton, Tabs, Text } = Chakra;
 
 export function PipelinesPage() {
   const [values, set] = usePageState();
@@ -44,8 +44,8 @@ function PipelineList({ set }) {
 function Card({ pipeline }) {
   return html`
     <${Box} as=${Router.Link} to=${pageLink("pipelines", { pipeline: pipeline.id })} borderWidth="1px" borderRadius="lg" overflow="hidden" bg="bg.panel"
-      _hover=${{ borderColor: "brand.solid" }} display="block" maxWidth="720px" aria-label=${`Pipeline ${pipeline.title}`}>
-      <${Box} p="4">
+      _hover=${{ borderColor: "brand.solid" }} display="flex" flexDirection="column" maxWidth="720px" aria-label=${`Pipeline ${pipeline.title}`}>
+      <${Box} p="4" pb="0" flex="1">
         <${Flex} justify="space-between" gap="2" align="start">
           <${Box} minWidth="0">
             <${Heading} as="h2" size="md">${pipeline.title}<//>
@@ -97,7 +97,7 @@ function Thumbnail({ id, hash, title }) {
         ? html`<${Picture} layout=${layout} still height=${180} label=${`Picture of ${title}`} />`
         : query.data || query.error
           ? html`<${Text} p="6" textAlign="center" fontSize="sm" color="fg.muted">No picture: the graph cannot be read.<//>`
-          : null}
+          : html`<${Skeleton} height="100%" borderRadius="0" />`}
     <//>
   `;
 }
@@ -131,14 +131,17 @@ function Pipeline({ id, values, set }) {
   const pipeline = query.data?.pipeline;
   const tab = values.tab ?? "picture";
   return html`
-    <${Page} route="pipelines" title=${pipeline?.title ?? id} actions=${html`<${PipelineLinks} pipeline=${pipeline} id=${id} onDeleted=${() => set({ pipeline: "", tab: "", node: "", edge: "" })} />`}>
-      <${Box} fontSize="sm" color="fg.muted" mt="-3" mb="3">
-        <${Router.Link} to=${pageLink("pipelines")}>All pipelines<//>${" / "}${id}
+    <${Page} route="pipelines" title=${pipeline?.title ?? id} actions=${html`<${PipelineActions} pipeline=${pipeline} onDeleted=${() => set({ pipeline: "", tab: "", node: "", edge: "" })} />`}>
+      <${HStack} gap="2" mt="-3" mb="3" wrap="wrap" fontSize="sm" color="fg.muted">
+        <span><${TextLink} to=${pageLink("pipelines")}>All pipelines<//>${" / "}${id}</span>
+        ${pipeline ? html`<${PipelineTags} pipeline=${pipeline} />` : null}
       <//>
       <${Answer} query=${query}>
         ${(data) => html`
           <div>
-            <${PipelineTags} pipeline=${data.pipeline} />
+            ${data.pipeline.problems.length
+              ? html`<${Failure} status=${data.pipeline.state === "broken" ? "error" : "warning"} title="The graph's file has problems" error=${{ message: data.pipeline.problems.join("\n") }} />`
+              : null}
             <${Tabs.Root} value=${tab} onValueChange=${(change) => set({ tab: change.value === "picture" ? "" : change.value, node: "", edge: "" })} lazyMount unmountOnExit size="sm">
               <${Tabs.List} mb="3">
                 <${Tabs.Trigger} value="picture">Picture<//>
@@ -166,32 +169,24 @@ function Pipeline({ id, values, set }) {
 
 function PipelineTags({ pipeline }) {
   return html`
-    <div>
-      <${HStack} gap="2" mb="3" wrap="wrap">
-        <${Tag}>${pipeline.state}<//>
-        <${Tag}>${pipeline.mode}<//>
-        <${Tag} tone="gray">${pipeline.version === null ? "never applied" : `version ${pipeline.version}`}<//>
-        <${Tag} tone="gray">${pipeline.drained_by}<//>
-        ${pipeline.file && !pipeline.file.is_applied ? html`<${Tag} tone="orange">file differs from the active version<//>` : null}
-      <//>
-      ${pipeline.problems.length
-        ? html`<${Failure} status=${pipeline.state === "broken" ? "error" : "warning"} title="The graph's file has problems" error=${{ message: pipeline.problems.join("\n") }} />`
-        : null}
-    </div>
-  `;
-}
-
-function PipelineLinks({ pipeline, id, onDeleted }) {
-  const link = (to, text) => html`<${Button} as=${Router.Link} to=${to} size="xs" variant="outline">${text}<//>`;
-  return html`
     <${HStack} gap="2" wrap="wrap">
-      ${pipeline?.version ? html`<${RunButtons} dag=${pipeline.dag_id} />` : null}
-      ${pipeline ? link(`/dags/${pipeline.dag_id}`, "DAG") : null}
-      ${link(pageLink("pipeline-state", { pipeline: id }), "State")}
-      ${link(pageLink("pipeline-ledger", { pipeline: id }), "Ledger")}
-      ${link(pageLink("pipeline-dead-letters", { pipeline: id }), "Dead letters")}
-      ${pipeline?.version ? html`<${DeleteButton} pipeline=${pipeline} onDeleted=${onDeleted} />` : null}
+      <${Tag}>${pipeline.state}<//>
+      <${Tag}>${pipeline.mode}<//>
+      <${Tag} tone="gray">${pipeline.version === null ? "never applied" : `version ${pipeline.version}`}<//>
+      <${Tag} tone="gray">${pipeline.drained_by}<//>
+      ${pipeline.file && !pipeline.file.is_applied ? html`<${Tag} tone="orange">file differs from the active version<//>` : null}
     <//>
   `;
 }
 
+/** What can be done with the pipeline. Its other pages are in the tabs above. */
+function PipelineActions({ pipeline, onDeleted }) {
+  if (!pipeline) return null;
+  return html`
+    <${HStack} gap="2" wrap="wrap">
+      ${pipeline.version ? html`<${RunButtons} dag=${pipeline.dag_id} />` : null}
+      <${Button} as=${Router.Link} to=${`/dags/${pipeline.dag_id}`} size="xs" variant="outline">DAG<//>
+      ${pipeline.version ? html`<${DeleteButton} pipeline=${pipeline} onDeleted=${onDeleted} />` : null}
+    <//>
+  `;
+}

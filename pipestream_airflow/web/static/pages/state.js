@@ -31,6 +31,10 @@ function PipelineState({ pipeline }) {
             ${change.error ? html`<${Failure} title="Nothing was changed" error=${change.error} />` : null}
             <${Section} title="The whole pipeline">
               <${Controls} label="all topics" state=${data} disabled=${!data.replicas_apply} busy=${change.busy} onChange=${(body) => change.run(body)} />
+              <${Text} fontSize="xs" color="fg.muted" mt="2">
+                A topic is drained by as many runs at once as it has replicas. In batch mode, runs of the DAG drain it; in streaming mode, a process
+                that is always on.
+              <//>
             <//>
             <${Section} title="Topics">
               <${Grid} label="Topics" rows=${data.topics} rowKey=${(each) => each.topic} columns=${[
@@ -61,7 +65,7 @@ function PipelineState({ pipeline }) {
             { title: "Slot", number: true, cell: (each) => each.slot },
             { title: "Holder", cell: (each) => (each.holder ? html`<${Mono} wordBreak="normal">${each.holder}<//>` : html`<${Text} color="fg.muted">free<//>`) },
             { title: "Until", cell: (each) => (each.until ? html`<span title=${time(each.until)}>${ago(each.until)}</span>` : "–") },
-            { title: "Fencing token", number: true, cell: (each) => count(each.token) },
+            { title: "Fencing token", number: true, cell: (each) => (each.token ? count(each.token) : "–") },
             { title: "Backfill", cell: (each) => each.backfill || "–" },
           ]} />`}
         <//>
@@ -96,7 +100,7 @@ function Controls({ label, state, disabled, busy, onChange }) {
       <//>
       <${Box} as="form" onSubmit=${async (event) => { event.preventDefault(); await onChange({ replicas: Number(shown) }); setReplicas(null); }}>
         <${Field.Root} invalid=${replicas !== null && !isValid}>
-          <${Field.Label} fontSize="xs" color="fg.muted">Replicas<//>
+          <${Field.Label} fontSize="xs" color="fg.muted" mb="-0.5">Replicas<//>
           <${HStack} gap="2">
             <${Input} size="sm" type="number" min="1" max="1024" width="90px" className="ps-number" disabled=${disabled} value=${shown} placeholder="mixed"
               onChange=${(event) => setReplicas(event.target.value)} />
