@@ -34,6 +34,29 @@ SERIALIZATION_PAUSE_S = 0.005
 SERIALIZATION_PAUSE_MAX_S = 0.3
 
 
+@contextmanager
+def cut_after(timeout_s: float, connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Cut a connection if the block takes longer.
+
+    The statement timeout is enforced by the server. A server that was stopped, or whose host is gone, enforces
+    nothing, and the client library would wait for it forever.
+    """
+    with socket.socket(fileno=os.dup(connection.fileno())) as line:
+
+        def cut() -> None:
+            with suppress(OSError):  # gone by itself in the meantime
+                line.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(timeout_s, cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+
+
 class Database:
     """A connection that opens when first needed. One thread uses it at a time, and a broken one is opened again."""
 
@@ -91,25 +114,9 @@ class Database:
 
     @contextmanager
     def limited(self, connection: Connection) -> Iterator[None]:
-        """Cut a connection if the block takes longer than an answer may.
-
-        The statement timeout is enforced by the server. A server that was stopped, or whose host is gone, enforces
-        nothing, and the client library would wait for it forever.
-        """
-        with socket.socket(fileno=os.dup(connection.fileno())) as line:
-
-            def cut() -> None:
-                with suppress(OSError):  # gone by itself in the meantime
-                    line.shutdown(socket.SHUT_RDWR)
-
-            timer = threading.Timer(self._answer_timeout_s, cut)
-            timer.daemon = True
-            timer.start()
-            try:
-                yield
-            finally:
-                timer.cancel()
-                timer.join()
+        """Cut a connection if the block takes longer than an answer may."""
+        with cut_after(self._answer_timeout_s, connection):
+            yield
 
     def close(self) -> None:
         with self._lock:

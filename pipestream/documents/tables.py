@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from pipestream.errors import DatabaseUnavailable
+from pipestream.database import cut_after
+from pipestream.errors import DatabaseRefused, DatabaseUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,12 +82,21 @@ CREATE TABLE IF NOT EXISTS connector_memory (
 );
 """
 _CONNECT_TIMEOUT_S = 10
+_STATEMENT_TIMEOUT_S = 30
+# For a server that was stopped or is cut off. Longer than several statements take that each are near their own limit.
+_ANSWER_TIMEOUT_S = 60.0
 
 
 class Tables:
     """Connections to the tables, which are made on first use. Safe to use from several threads."""
 
-    def __init__(self, settings: Settings, *, connections: int = 4) -> None:
+    def __init__(
+        self, settings: Settings, *, connections: int = 4, answer_timeout_s: float = _ANSWER_TIMEOUT_S
+    ) -> None:
+        """
+        :param answer_timeout_s: how long the work with a borrowed connection may take.
+        """
+        self._answer_timeout_s = answer_timeout_s
         self._pool = ConnectionPool(
             settings.postgres_dsn.get_secret_value(),
             min_size=0,
@@ -94,7 +104,10 @@ class Tables:
             open=False,
             timeout=_CONNECT_TIMEOUT_S,
             reconnect_timeout=_CONNECT_TIMEOUT_S,
-            kwargs={"connect_timeout": _CONNECT_TIMEOUT_S, "options": "-c statement_timeout=30000"},
+            kwargs={
+                "connect_timeout": _CONNECT_TIMEOUT_S,
+                "options": f"-c statement_timeout={_STATEMENT_TIMEOUT_S}s",
+            },
         )
         self._ready = False
 
@@ -107,10 +120,11 @@ class Tables:
         """Borrow a connection.
 
         :raises DatabaseUnavailable: PostgreSQL did not answer.
+        :raises DatabaseRefused: PostgreSQL refuses the statements.
         """
         try:
             self._pool.open()
-            with self._pool.connection() as connection:
+            with self._pool.connection() as connection, cut_after(self._answer_timeout_s, connection):
                 if not self._ready:
                     with connection.transaction():
                         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
@@ -123,8 +137,10 @@ class Tables:
                 f"PostgreSQL did not accept a connection within {_CONNECT_TIMEOUT_S} s; "
                 f"check that it runs and that PIPESTREAM_POSTGRES_DSN is right"
             ) from None
-        except psycopg.Error as error:
+        except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError) as error:
             raise DatabaseUnavailable(f"PostgreSQL: {_public_message(error)}") from None
+        except psycopg.Error as error:
+            raise DatabaseRefused(f"PostgreSQL refuses the Repository's tables: {_public_message(error)}") from None
 
 
 def _public_message(error: psycopg.Error) -> str:

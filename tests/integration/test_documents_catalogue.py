@@ -10,7 +10,7 @@ import pytest
 from pipestream.documents.catalogue import Catalogue, Row
 from pipestream.documents.outbox import Announcement, LaneLost, Outbox
 from pipestream.documents.tables import Tables
-from pipestream.errors import DatabaseUnavailable
+from pipestream.errors import DatabaseRefused, DatabaseUnavailable
 
 pytestmark = pytest.mark.stack
 
@@ -220,3 +220,18 @@ def test_a_deletion_is_known_for_a_while(settings, catalogue):
         assert catalogue.deleted_lately([ROW]) == set()
         catalogue.note_deletions([other.key])
         assert connection.execute("SELECT doc_id FROM deletions").fetchall() == [("doc-2",)]
+
+
+def test_a_server_that_does_not_answer_is_given_up(settings):
+    """A server that was stopped enforces no limit of its own."""
+    with (
+        closing(Tables(settings, answer_timeout_s=0.5)) as tables,
+        pytest.raises(DatabaseUnavailable),
+        tables.connection() as connection,
+    ):
+        connection.execute("SET statement_timeout = 0; SELECT pg_sleep(600)")
+
+
+def test_a_statement_that_postgresql_refuses_is_not_worth_a_repeat(tables):
+    with pytest.raises(DatabaseRefused, match="no_such_column"), tables.connection() as connection:
+        connection.execute("SELECT no_such_column FROM documents")
