@@ -46,8 +46,8 @@ class RangeTask:
     doc_ids: tuple[str, ...]
     is_live: bool
     transactional_ids: tuple[str, ...]
-    """The task writes under the first. Starting a producer under each of them fences every earlier task that could
-    write for these partitions."""
+    """The task writes under the first. Under the others, other tasks may be at work on the same partitions, in order of
+    time or not: once its own producer has started, the task fences them. Of a window: the ids of all its tasks."""
     graph: str = field(repr=False)
     """The graph's message in base64; it was checked before the plan was made."""
     slot: int = 0
@@ -156,15 +156,27 @@ def ordered_transactional_id(group: str, topic: str) -> str:
     return f"{group}/{topic}/ordered"
 
 
+def unordered_ids(group: str, topic: str, partition: int) -> tuple[str, ...]:
+    """Return the id under which one partition is drained, and the one that its task fences."""
+    return transactional_id(group, topic, partition), ordered_transactional_id(group, topic)
+
+
+def ordered_ids(group: str, topic: str, partitions: Iterable[int]) -> tuple[str, ...]:
+    """Return the id under which a topic is drained in order of time, and those that its task fences.
+
+    :param partitions: all of the topic, not only those that have something to do now: an earlier task may be at work
+        on the others.
+    """
+    return ordered_transactional_id(group, topic), *(transactional_id(group, topic, each) for each in partitions)
+
+
 def range_tasks(slot: HeldSlot, ranges: Sequence[OffsetRange]) -> list[RangeTask]:
     """Return one task a range; one task for all of them where the node wants its records in order of time."""
     topic = slot.request.topic
     graph = b64encode(built(slot.graph).content).decode()
-    ids = {partition: transactional_id(slot.group, topic, partition) for partition in slot.identity.partitions}
     if slot.is_ordered:
-        # Of all partitions, not only those that have something to do now: an earlier task may be at work on them.
-        return [_task(slot, ranges, (ordered_transactional_id(slot.group, topic), *ids.values()), graph)]
-    return [_task(slot, [each], (ids[each.partition],), graph) for each in ranges]
+        return [_task(slot, ranges, ordered_ids(slot.group, topic, slot.identity.partitions), graph)]
+    return [_task(slot, [each], unordered_ids(slot.group, topic, each.partition), graph) for each in ranges]
 
 
 def _task(slot: HeldSlot, ranges: Sequence[OffsetRange], transactional_ids: tuple[str, ...], graph: str) -> RangeTask:

@@ -11,15 +11,7 @@ from functools import partial
 from pipestream import faults
 from pipestream.drain.lane import find_remaining
 from pipestream.drain.plan_tasks import TaskCut, Tasks, choose_cut, cut_sub_ranges, seconds_per_document
-from pipestream.drain.range_task import (
-    ParallelRunner,
-    RangeFailed,
-    RangeOutcome,
-    RangeTask,
-    Runner,
-    ordered_transactional_id,
-    range_tasks,
-)
+from pipestream.drain.range_task import ParallelRunner, RangeFailed, RangeOutcome, RangeTask, Runner, range_tasks
 from pipestream.drain.report import DRAINED, EMPTY, DrainReport
 from pipestream.drain.request import DrainRequest, HeldSlot
 from pipestream.drain.topics_there import await_outputs
@@ -141,9 +133,6 @@ class SlotRun:
         tasks = range_tasks(slot, ranges)
         if plan.sub_range_offsets:
             tasks = self._cut_tasks(slot, tasks, plan.sub_range_offsets)
-        if not slot.is_ordered:
-            # The node may have been ordered until now, and a task from that time may still be at work.
-            self._broker.fence(self.request.topic, [ordered_transactional_id(slot.group, self.request.topic)])
         outcomes = run_tasks(runner, tasks, check_lease)
         faults.reach(faults.RANGES_DRAINED)
         check_lease()

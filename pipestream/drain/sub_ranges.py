@@ -4,8 +4,8 @@ One task per partition keeps one core busy, whatever the size of the cluster. So
 sub-ranges:
 
 1. Each sub-range has a task that reads, hydrates and processes it, and stores the objects. It sends nothing to Kafka,
-   so it needs no fence: what is stored is never changed, so a task that was overtaken long ago does no harm either
-   (``store_objects``). It hands over the results in pieces.
+   so it needs no fence. It never changes a stored object (``store_objects``), so an overtaken task does no harm. It
+   hands over the results in pieces.
 2. When all sub-ranges are processed, one task commits. It starts the partition's transactional producer, which fences
    every earlier task, reads the committed offset, and sends the pieces in order, in transactions with the offsets.
 

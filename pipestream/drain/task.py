@@ -2,7 +2,8 @@
 
 Exactly once, whatever dies when:
 
-1. Start the partition's transactional producer. That fences every earlier one and aborts what it left open.
+1. Start the partition's transactional producer. That fences every earlier one and aborts what it left open. Then fence
+   the producers that drain the partition under another id: in order of time together with others, or by itself.
 2. Only then read the committed offset: nobody else can move it any more. Start there.
 3. Per chunk: read, set a crash marker, hydrate, process, store objects (none is ever changed: a try with other bytes
    for a name takes another name), then in one transaction send the outputs, the dead letters and the new offset.

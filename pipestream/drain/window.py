@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from pipestream.drain.range_task import RangeOutcome, RangeTask
+from pipestream.drain.range_task import RangeOutcome, RangeTask, unordered_ids
 from pipestream.drain.task import drain_ranges
 from pipestream.offsets.range_reader import RangeBroker
 from pipestream.offsets.tail_reader import TailBroker
@@ -56,7 +56,7 @@ def join_tasks(tasks: Sequence[RangeTask], window_s: float) -> RangeTask:
     return replace(
         tasks[0],
         offsets=tuple(each for task in tasks for each in task.offsets),
-        transactional_ids=tuple(each for task in tasks for each in task.transactional_ids),
+        transactional_ids=tuple(dict.fromkeys(each for task in tasks for each in task.transactional_ids)),
         unrecorded=tuple(each for task in tasks for each in task.unrecorded),
         window_s=window_s,
     )
@@ -68,11 +68,11 @@ def split_task(task: RangeTask) -> list[RangeTask]:
         replace(
             task,
             offsets=(offsets,),
-            transactional_ids=(transactional_id,),
+            transactional_ids=unordered_ids(task.group, task.topic, offsets[0]),
             unrecorded=tuple(each for each in task.unrecorded if each[0] == offsets[0]),
             window_s=0.0,
         )
-        for offsets, transactional_id in zip(task.offsets, task.transactional_ids, strict=True)
+        for offsets in task.offsets
     ]
 
 

@@ -107,7 +107,7 @@ class _Caller:
 
 
 class TransactionalWriter:
-    """The one producer that may write for its partitions: starting it fences every earlier one."""
+    """The one producer that may write for its partitions: starting it fences every earlier one under any of its ids."""
 
     def __init__(
         self,
@@ -117,7 +117,10 @@ class TransactionalWriter:
         transaction_timeout_s: float = TRANSACTION_TIMEOUT_S,
         linger_ms: int = LINGER_MS,
     ) -> None:
-        """Fence every producer under any of the ids, then write under the first.
+        """Start the producer, under the first of the ids, then fence every producer under the others.
+
+        In this order: of two writers that fence each other, the one that starts last fences the other, however their
+        steps interleave. If each fenced first, both could start afterwards, and both would write.
 
         :param transaction_timeout_s: when the broker aborts what a dead process left open. Until then it holds back
             the readers of every topic that the transaction wrote to.
@@ -130,9 +133,14 @@ class TransactionalWriter:
         self._is_refused = False
         self._lost_count = False
         self._caller: _Caller | None = None
-        for other in transactional_ids[1:]:
-            start_producer(settings, other, topic).close()
-        self._producer = start_producer(settings, transactional_ids[0], topic, transaction_timeout_s, linger_ms)
+        own, *others = transactional_ids
+        self._producer = start_producer(settings, own, topic, transaction_timeout_s, linger_ms)
+        try:
+            for other in others:
+                start_producer(settings, other, topic).close()
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self

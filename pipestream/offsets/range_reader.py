@@ -143,7 +143,7 @@ class RangeBroker(Protocol):
     """Kafka, as far as a task needs it."""
 
     def start_writer(self, transactional_ids: Sequence[str], topic: str) -> AbstractContextManager[Writer]:
-        """Fence every producer under any of the ids, and start the one producer that may write under the first."""
+        """Start the one producer that may write under the first id, then fence every producer under the others."""
 
     def open_reader(self, group: str, ranges: Sequence[OffsetRange]) -> AbstractContextManager[Reader]: ...
 

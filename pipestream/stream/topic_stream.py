@@ -22,7 +22,6 @@ from dataclasses import dataclass
 
 from pipestream import faults
 from pipestream.drain.live_lane import LiveLane
-from pipestream.drain.range_task import ordered_transactional_id
 from pipestream.drain.request import DrainRequest, HeldSlot
 from pipestream.drain.slot_run import enter_recovered
 from pipestream.drain.topics_there import await_outputs, await_topic
@@ -194,9 +193,6 @@ class TopicStream:
         self._keeper.check()
         enter_recovered(self._ledger, stood.recovered)
         find_waiting(self.topic, stood.next_offsets, stood.watermarks)  # refuses what a run would refuse
-        if not slot.is_ordered:
-            # The node may have been ordered until now, and a task from that time may still be at work.
-            self._broker.fence(self.topic, [ordered_transactional_id(slot.group, self.topic)])
         faults.reach(faults.STREAM_RECONCILED)
         # A partition that was added is read from its beginning.
         starts = {partition: stood.next_offsets.get(partition, 0) for partition in stood.watermarks}

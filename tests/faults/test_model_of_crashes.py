@@ -45,6 +45,7 @@ from pipestream_testing.model_drain import (
     BACKFILLS,
     DEAD,
     GRAPH,
+    IN_ORDER,
     LIVE,
     OUT,
     TOPIC,
@@ -67,6 +68,8 @@ OVERTAKEN = (Overtaken, PlannedTwice, LedgerConflict, RangeFailed)
 
 healings = strategies.lists(strategies.sampled_from([0, 0, 1, 2, MOST_REPLAYS, FOREVER]), min_size=1, max_size=4)
 budgets = strategies.integers(1, 20)
+# How much a run may drain, and whether its version of the graph wants the records in order of time.
+runs = strategies.tuples(budgets, strategies.booleans())
 deaths = strategies.none() | strategies.integers(0, 60)
 # How many steps the two of a race take by turns; who of them then goes on to its end; and who dies where it is.
 courses = strategies.fixed_dictionaries(
@@ -153,8 +156,8 @@ class Replays(RuleBasedStateMachine):
     def new_id(self, kind):
         return f"{kind}-{next(self.numbers)}"
 
-    def new_run(self, budget):
-        return DrainRequest(GRAPH, TOPIC, self.new_id(LIVE), budget)
+    def new_run(self, budget, is_ordered=False):
+        return DrainRequest(IN_ORDER if is_ordered else GRAPH, TOPIC, self.new_id(LIVE), budget)
 
     def new_action(self, **asked):
         request = ActionRequest(action_id=self.new_id("act"), topics=(DEAD,), **asked)
@@ -167,7 +170,13 @@ class Replays(RuleBasedStateMachine):
     # What a process does.
 
     def drain(self, request, chunk=3):
-        drain_without_ledger(self.broker, self.in_chunks(chunk), run_id=request.run_id, budget=request.budget)
+        drain_without_ledger(
+            self.broker,
+            self.in_chunks(chunk),
+            run_id=request.run_id,
+            budget=request.budget,
+            is_ordered=request.graph == IN_ORDER,
+        )
 
     def in_chunks(self, chunk):
         return self.settings.model_copy(update={"chunk_records": chunk})
@@ -218,9 +227,15 @@ class Replays(RuleBasedStateMachine):
             self.produced[doc_id.encode()] = replays
             self.broker.append(make_document(doc_id, replays), partition)
 
-    @rule(target=begun, budget=budgets, chunk=strategies.integers(1, 5), dies_after=deaths)
-    def run(self, budget, chunk, dies_after):
-        request = self.new_run(budget)
+    @rule(
+        target=begun,
+        budget=budgets,
+        is_ordered=strategies.booleans(),
+        chunk=strategies.integers(1, 5),
+        dies_after=deaths,
+    )
+    def run(self, budget, is_ordered, chunk, dies_after):
+        request = self.new_run(budget, is_ordered)
         return request if self.alone(partial(self.drain, request, chunk), dies_after) else multiple()
 
     @rule(target=begun, asked=acts, dies_after=deaths)
@@ -349,9 +364,9 @@ class Crashes(Replays):
         request = DrainRequest(GRAPH, TOPIC, self.new_id(name), 1, backfill=self.backfilled[name])
         self.alone(self.work(request), dies_after)
 
-    @rule(target=Replays.begun, budgets=strategies.tuples(budgets, budgets), course=courses)
-    def two_runs_race(self, budgets, course):
-        one, other = map(self.new_run, budgets)
+    @rule(target=Replays.begun, runs=strategies.tuples(runs, runs), course=courses)
+    def two_runs_race(self, runs, course):
+        one, other = (self.new_run(*each) for each in runs)
         self.race(one, other, course)
         return multiple(one, other)
 

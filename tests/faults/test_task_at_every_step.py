@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import count
+from itertools import count, product
 
 import pytest
 
@@ -33,16 +33,21 @@ from pipestream_testing.turns import Crash, Turns
 
 HEALTHY, POISON = 0, 99
 TO_THE_END = 10_000
-WHOLE, CUT, SIDE_BY_SIDE = {}, {"sub_range_offsets": 2}, {"concurrency": 2}
+WHOLE, CUT, SIDE_BY_SIDE, IN_ORDER = {}, {"sub_range_offsets": 2}, {"concurrency": 2}, {"is_ordered": True}
 # Each with more steps than the drain takes, which the tests make sure of.
 WAYS = [
     ("a task", WHOLE, WHOLE, 60),
     ("a task that processes side by side", SIDE_BY_SIDE, SIDE_BY_SIDE, 60),
     ("a drain in sub-ranges", CUT, CUT, 100),
+    ("a task in order of time, then one that is not", IN_ORDER, WHOLE, 60),
+    ("a task, then one in order of time", WHOLE, IN_ORDER, 60),
 ]
 MIXED = [
     ("a drain in sub-ranges, then a task", CUT, WHOLE, 100),
     ("a task, then a drain in sub-ranges", WHOLE, CUT, 60),
+    ("a task in order of time", IN_ORDER, IN_ORDER, 60),
+    ("a task in order of time, then a drain in sub-ranges", IN_ORDER, CUT, 60),
+    ("a drain in sub-ranges, then a task in order of time", CUT, IN_ORDER, 100),
 ]
 WAYS += by_length([], MIXED)
 
@@ -116,7 +121,21 @@ def test_a_task_that_is_overtaken_at_any_step_leaves_every_document_in_one_place
         for outcome in outcomes:
             assert outcome is None or isinstance(outcome, PipestreamError)
         world.check(rounds, f"{title} overtaken at each of its steps")
-    assert world.broker.epochs.total() == 1, "the first was at its end before the second began"
+    assert set(world.broker.epochs.values()) == {1}, "the first was at its end before the second began"
+
+
+@pytest.mark.parametrize(("first", "second"), [(IN_ORDER, WHOLE), (WHOLE, IN_ORDER)])
+def test_a_task_in_order_of_time_and_one_that_is_not_never_both_commit_however_their_starts_interleave(
+    make_world, rounds, first, second
+):
+    for begun, overtaken_for in product(range(8), range(1, 10)):
+        world = make_world()
+
+        order = [(0, begun), (1, overtaken_for), (0, TO_THE_END)]
+        world.turns.run([world.drain(first), world.drain(second)], order)
+        world.turns.run([world.drain(second)])  # each may have stopped the other
+
+        world.check(rounds, "a task in order of time and one that is not, started together")
 
 
 @pytest.mark.parametrize(("title", "first", "second", "steps"), WAYS)

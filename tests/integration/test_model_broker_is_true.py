@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from itertools import count
+
 import pytest
 
 from pipestream import faults
 from pipestream.dead_letters.kafka import KafkaLetterBroker
 from pipestream.errors import ProducerFenced
+from pipestream.kafka import writer as kafka_writer
 from pipestream.kafka.records import OffsetRange, OutputRecord, Watermarks
 from pipestream.kafka.writer import Progress
 from pipestream.topics.admin import TopicAdmin
@@ -67,6 +71,28 @@ def leave_open(broker, send, monkeypatch):
     return leave_open
 
 
+@pytest.fixture
+def before_second_start(broker, monkeypatch):
+    """Do something when a writer has started the first of its producers, and is about to start the second."""
+
+    def before_second_start(work):
+        starts = count(1)
+
+        def start_producer(*of):
+            if next(starts) == 2:
+                work()
+            return start(*of)
+
+        if isinstance(broker, ModelBroker):
+            start = lambda: None  # noqa: E731 - the model's start is what follows on the step
+            monkeypatch.setattr(broker, "step", start_producer)
+        else:
+            start = kafka_writer.start_producer
+            monkeypatch.setattr(kafka_writer, "start_producer", start_producer)
+
+    return before_second_start
+
+
 def wait_until_it_ends_at(broker, topic, high):
     # A commit returns before Kafka has written its marker.
     wait_until(lambda: broker.watermarks(topic, [0])[0].high >= high, f"{topic} did not end at {high}")
@@ -108,6 +134,21 @@ def test_a_producer_that_starts_later_fences_the_one_before(broker, topic, send)
 
     wait_until_it_ends_at(broker, topic, 2)
     assert read(broker, topic, 2) == [(["kept"], 2)]
+
+
+def test_two_writers_that_fence_each_other_never_both_write_though_one_starts_while_the_other_does(
+    broker, topic, send, before_second_start
+):
+    with ExitStack() as stack:
+        inside = []
+        before_second_start(
+            lambda: inside.append(stack.enter_context(broker.start_writer([f"{topic}/ordered", f"{topic}/0"], topic)))
+        )
+        outside = stack.enter_context(broker.start_writer([f"{topic}/0", f"{topic}/ordered"], topic))
+
+        for writer in (outside, *inside):
+            with pytest.raises(ProducerFenced):
+                send(writer, "lost")
 
 
 def test_an_open_transaction_holds_back_readers_until_its_producers_heir_aborts_it(broker, topic, send, leave_open):

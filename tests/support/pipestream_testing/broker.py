@@ -130,10 +130,15 @@ class ModelBroker:
     # What a task asks.
 
     def start_writer(self, transactional_ids: Sequence[str], topic: str) -> ModelWriter:
-        """Fence whoever writes under the ids, and abort what it left open."""
-        first, *others = transactional_ids
-        self.fence(topic, [*others, first])
-        return ModelWriter(self, first, topic, self.epochs[first])
+        """Fence whoever writes under the ids, its own first, and abort what it left open."""
+        own, *others = transactional_ids
+        self.step()
+        with self.guard:
+            self._fence(own)
+            writer = ModelWriter(self, own, topic, self.epochs[own])
+        for other in others:
+            self.fence(topic, [other])
+        return writer
 
     def open_reader(self, group: str, ranges: Sequence[OffsetRange]) -> ModelReader:
         return ModelReader(self, group, tuple(ranges))

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from pipestream.drain.local_runner import LocalRunner
 from pipestream.drain.plan_tasks import cut_sub_ranges
-from pipestream.drain.range_task import transactional_id
+from pipestream.drain.range_task import ordered_ids, unordered_ids
 from pipestream.engine.dead_letter_record import REPLAYS
 from pipestream.errors import ModuleFailed
 from pipestream.graph.model import Datasource, Graph, Node, NodeType
@@ -37,6 +37,8 @@ GRAPH = Graph(
     ),
     datasources=(Datasource("a", "acme", "n"),),
 )
+IN_ORDER = replace(GRAPH, nodes=(replace(GRAPH.nodes[0], ordering="timestamp"), *GRAPH.nodes[1:]))
+"""Another version of the graph: its node wants the records in order of time."""
 BACKFILLS = ("b1", "b2")
 LIVE = "live"
 
@@ -107,35 +109,45 @@ def drain_without_ledger(
     budget: int,
     sub_range_offsets: int = 0,
     concurrency: int = 0,
+    is_ordered: bool = False,
 ) -> None:
     """Drain up to ``budget`` offsets of each partition, planned by nothing but what the broker says.
 
     :param sub_range_offsets: process so many at a time, and then commit all; 0: chunk by chunk.
     :param concurrency: of the node.
+    :param is_ordered: drain all partitions together, in one task.
     """
     node, *others = GRAPH.nodes
     graph = replace(GRAPH, nodes=(replace(node, concurrency=concurrency), *others))
     runner = LocalRunner(settings, broker)
     group, identity = "without-ledger", broker.identify(TOPIC)
+
+    def run(offsets: Sequence[tuple[int, int, int]], transactional_ids: tuple[str, ...]) -> None:
+        task = make_task(
+            TOPIC,
+            "n",
+            topic_id=identity.topic_id,
+            offsets=tuple(offsets),
+            group=group,
+            run_id=run_id,
+            datasource_id="a",
+            transactional_ids=transactional_ids,
+            graph=b64encode(to_binary(graph)).decode(),
+        )
+        if sub_range_offsets:
+            task = replace(task, sub_ranges=cut_sub_ranges(*task.offsets[0][1:], sub_range_offsets))
+        list(runner([task]))
+
+    waiting = []
     for partition, marks in broker.watermarks(TOPIC, identity.partitions).items():
         done = broker.committed(group, TOPIC, [partition]).get(partition)
         start = done.offset if done else marks.low
         if start < marks.high:
-            task = make_task(
-                TOPIC,
-                "n",
-                topic_id=identity.topic_id,
-                offsets=((partition, start, min(marks.high, start + budget)),),
-                group=group,
-                run_id=run_id,
-                datasource_id="a",
-                transactional_ids=(transactional_id(group, TOPIC, partition),),
-                graph=b64encode(to_binary(graph)).decode(),
-            )
-            if sub_range_offsets:
-                parts = cut_sub_ranges(*task.offsets[0][1:], sub_range_offsets)
-                task = replace(task, sub_ranges=parts)
-            list(runner([task]))
+            waiting.append((partition, start, min(marks.high, start + budget)))
+            if not is_ordered:
+                run(waiting[-1:], unordered_ids(group, TOPIC, partition))
+    if is_ordered and waiting:
+        run(waiting, ordered_ids(group, TOPIC, identity.partitions))
 
 
 @dataclass(frozen=True, slots=True)

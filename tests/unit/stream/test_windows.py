@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipestream.drain.range_task import RangeTask, ordered_transactional_id
+from pipestream.drain.range_task import RangeTask, ordered_ids, unordered_ids
 from pipestream.drain.window import join_tasks, split_task
 from pipestream.kafka.records import OffsetRange
 from pipestream.offsets.tail_reader import OPEN_END
@@ -25,7 +25,7 @@ def make_task(partition: int) -> RangeTask:
         accept_failures=False,
         doc_ids=(),
         is_live=True,
-        transactional_ids=(f"group/intake.files/{partition}",),
+        transactional_ids=unordered_ids("group", "intake.files", partition),
         graph="",
         unrecorded=((partition, 5, ""),),
     )
@@ -58,7 +58,7 @@ def test_a_task_for_several_partitions_is_split_into_the_tasks_it_was_joined_fro
 
 
 def test_a_task_in_order_of_time_is_known_by_its_transactional_id():
-    ids = (ordered_transactional_id("group", "intake.files"), "group/intake.files/0")
+    ids = ordered_ids("group", "intake.files", [0])
 
     assert replace(make_task(0), transactional_ids=ids).is_ordered
 
