@@ -6,7 +6,8 @@ Per partition of a dead-letter topic, as a drain does it:
    one, whatever its name, and aborts what it left open.
 2. Only then read the decisions: nobody else can decide about these letters any more. Continue where the action's own
    batches end, and skip letters that any action has decided.
-3. Per chunk: read, select, then in one transaction send the replayed records and the batch of decisions.
+3. Per chunk: read, select, then in one transaction send the replayed records and the batch of decisions. A letter
+   whose record Kafka refuses for its size stays open, and does not stop those behind it.
 
 The transaction also commits how far the action has read as the offset of a consumer group of its own, so that
 Kafka's tools show its progress. Nothing here reads it back.
@@ -16,7 +17,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pipestream import faults
@@ -33,9 +35,11 @@ from pipestream.dead_letters.decisions import (
 from pipestream.dead_letters.destinations import Destinations, NoWayBack
 from pipestream.dead_letters.kafka import KafkaLetterBroker, LetterBroker
 from pipestream.dead_letters.letter import State, read_letter
+from pipestream.errors import RecordTooLarge
 from pipestream.graph.model import Graph
 from pipestream.kafka.records import InputRecord, OffsetRange, OutputRecord
 from pipestream.kafka.writer import Progress
+from pipestream.offsets.range_reader import Reader, Writer
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -123,6 +127,18 @@ def _carry_out(plan: ActionPlan, broker: LetterBroker, settings: Settings, graph
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """What an action makes of the letters that it read together."""
+
+    batch: Batch
+    outputs: list[OutputRecord]
+    replayed: list[int]
+    """The offset of the letter that each output is made of."""
+    left_open: Counter[str]
+    """How many letters cannot be sent back, by reason."""
+
+
 class _Action:
     """One try of an action."""
 
@@ -153,16 +169,40 @@ class _Action:
                 budget = self._budget(decisions)
                 for records, ends in reader.chunks({}, size):
                     end = ends[planned.topic, planned.partition]
-                    batch, outputs = self._decide(records, end, planned, decisions, budget)
-                    if not batch.count and batch.end < planned.end:
-                        continue  # progress alone is not worth a transaction
-                    progress = [Progress(planned.partition, batch.end)]
-                    writer.commit([*outputs, _as_record(batch)], progress, reader.group_metadata())
-                    self._count(outputs, batch)
-                    faults.reach(faults.CHUNK_COMMITTED)
+                    batch = self._commit(records, end, planned, decisions, budget, writer, reader)
                     if batch.end >= planned.end:
                         return
                     budget = None if budget is None else budget - batch.count
+
+    def _commit(
+        self,
+        records: Sequence[InputRecord],
+        end: int,
+        planned: PlannedRange,
+        decisions: Decisions,
+        budget: int | None,
+        writer: Writer,
+        reader: Reader,
+    ) -> Batch:
+        """Decide about the letters of a chunk and commit that; leave those open whose records Kafka refuses."""
+        refused: dict[int, str] = {}
+        while True:
+            chunk = self._decide(records, end, planned, decisions, budget, refused)
+            batch = chunk.batch
+            # Progress alone is not worth a transaction.
+            if batch.count or batch.end >= planned.end:
+                progress = [Progress(planned.partition, batch.end)]
+                try:
+                    writer.commit([*chunk.outputs, _as_record(batch)], progress, reader.group_metadata())
+                except RecordTooLarge as error:
+                    if error.index >= len(chunk.outputs):  # the batch itself
+                        raise
+                    refused[chunk.replayed[error.index]] = _say_too_large(error)
+                    continue
+                self._count(chunk)
+                faults.reach(faults.CHUNK_COMMITTED)
+            self.left_open += chunk.left_open
+            return batch
 
     def _start(self, planned: PlannedRange, decisions: Decisions) -> int:
         identity = self._broker.identify(planned.topic)
@@ -187,10 +227,16 @@ class _Action:
         planned: PlannedRange,
         decisions: Decisions,
         budget: int | None,
-    ) -> tuple[Batch, list[OutputRecord]]:
+        refused: Mapping[int, str],
+    ) -> _Chunk:
+        """Decide about the letters of a chunk.
+
+        :param refused: the offsets of letters that Kafka did not take back, and why.
+        """
         known = decisions.of_partition(planned.topic_id, planned.partition)
         decided: dict[State, list[int]] = {}
         outputs: list[OutputRecord] = []
+        left_open: Counter[str] = Counter()
         for record in records:
             if budget is not None and budget <= 0:
                 break
@@ -200,9 +246,11 @@ class _Action:
                 continue
             if state is State.REPLAYED:
                 try:
+                    if record.offset in refused:
+                        raise NoWayBack(refused[record.offset])
                     topic = self._destinations.find(letter)
                 except NoWayBack as error:
-                    self.left_open[str(error)] += 1
+                    left_open[str(error)] += 1
                     continue
                 outputs.append(replay_record(letter, topic, self.plan.action_id))
             decided.setdefault(state, []).append(record.offset)
@@ -217,13 +265,21 @@ class _Action:
             decided={state: tuple(offsets) for state, offsets in decided.items()},
             decided_at=datetime.now(UTC),
         )
-        return batch, outputs
+        return _Chunk(batch, outputs, decided.get(State.REPLAYED, []), left_open)
 
-    def _count(self, outputs: Sequence[OutputRecord], batch: Batch) -> None:
-        self.decided += batch.count
-        self.sent.update(output.topic for output in outputs)
-        log.info("%s: %d letters decided, %d sent back", self.plan.action_id, batch.count, len(outputs))
+    def _count(self, chunk: _Chunk) -> None:
+        self.decided += chunk.batch.count
+        self.sent.update(output.topic for output in chunk.outputs)
+        log.info("%s: %d letters decided, %d sent back", self.plan.action_id, chunk.batch.count, len(chunk.outputs))
 
 
 def _as_record(batch: Batch) -> OutputRecord:
     return OutputRecord(DECISIONS_TOPIC, batch.action_id.encode(), batch.encode())
+
+
+def _say_too_large(error: RecordTooLarge) -> str:
+    """Return why a letter stays open; the same for all letters of a topic, which are counted together."""
+    return (
+        f"the record is too large for {error.topic}, which takes up to {error.limit_bytes} bytes (compressed); "
+        f"raise max.message.bytes of that topic, then replay again under another id"
+    )

@@ -68,6 +68,8 @@ class ModelBroker:
     epochs: Counter[str] = field(default_factory=Counter)
     """How many producers have started under a transactional id; all but the last are fenced."""
     open: dict[str, Transaction] = field(default_factory=dict)
+    most_bytes: dict[str, int] = field(default_factory=dict)
+    """The largest record that a topic takes; one that is not here takes any."""
     guard: RLock = field(default_factory=RLock)
     """Held for everything that the real broker does at once: processes may have several threads."""
 

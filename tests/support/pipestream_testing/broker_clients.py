@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from pipestream.dead_letters.decisions import ActionPlan, Decisions, add_up
-from pipestream.errors import ProducerFenced
+from pipestream.errors import ProducerFenced, RecordTooLarge
 from pipestream.kafka.broker import Committed
 from pipestream.kafka.records import InputRecord, OffsetRange, OutputRecord, Partition
 from pipestream.kafka.writer import Progress
@@ -39,6 +39,10 @@ class ModelWriter(_Client):
 
     def commit(self, outputs: Sequence[OutputRecord], progress: Iterable[Progress], group_metadata: Any) -> None:
         self.broker.step()
+        for index, output in enumerate(outputs):
+            limit = self.broker.most_bytes.get(output.topic, output.size_bytes)
+            if output.size_bytes > limit:
+                raise RecordTooLarge(self.topic, output.topic, output.size_bytes, limit, index)
         with self.broker.guard:
             self._refuse_if_fenced()
             transaction = self.broker.begin(self.transactional_id)
