@@ -165,7 +165,7 @@ class Settings(BaseSettings):
         128_000_000,
         ge=1,
         description="Bytes of the chunks in progress in a task (input, outputs and objects) from which on no further "
-        "chunk is begun.",
+        "chunk is begun. A drain in order of time holds back a quarter of it besides.",
     )
     stream_record_s: float = Field(
         5.0, gt=0, le=3600, description="How often a stream records in the ledger what it has drained."

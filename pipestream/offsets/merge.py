@@ -38,9 +38,12 @@ class RangeMerge(Generic[Record]):
         batch_size: int,
         cutoff_ms: int | None = None,
         max_held: int | None = None,
+        max_bytes: int | None = None,
+        size_of: Callable[[Record], int] = lambda _: 0,
     ) -> None:
         """
         :param keep: returns what is kept of messages, and handed out.
+        :param max_held, max_bytes, size_of: limit what is held back; see ``ReleaseBuffer``.
         """
         self._consumer = consumer
         self._settings = settings
@@ -51,7 +54,12 @@ class RangeMerge(Generic[Record]):
         self._positions: dict[Partition, int] = {(each.topic, each.partition): each.start for each in ranges}
         self._batch_size = batch_size
         self.buffer: ReleaseBuffer[Record] = ReleaseBuffer(
-            self._ends, batch_size=batch_size, cutoff_ms=cutoff_ms, max_held=max_held
+            self._ends,
+            batch_size=batch_size,
+            cutoff_ms=cutoff_ms,
+            max_held=max_held,
+            max_bytes=max_bytes,
+            size_of=size_of,
         )
         self._silent_s = 0.0
         assign(consumer, settings, self._positions)

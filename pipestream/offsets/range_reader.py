@@ -29,6 +29,12 @@ from pipestream.settings import Settings
 _POLL_S = 0.5
 # Their bytes are counted between two takes.
 MOST_AT_ONCE = 1_000
+# What is held back waits for older records, and chunks in progress have their own bytes: see ``in_flight_bytes``.
+_HELD_SHARE = 4
+
+
+def _size_of(record: InputRecord) -> int:
+    return len(record.value or b"")
 
 
 class RangeReader:
@@ -81,7 +87,8 @@ class RangeReader:
 
         What was handed out of a partition is always all of it up to the offset to commit, so a retry that starts
         there misses nothing and repeats nothing. The last chunk may be empty, and commits the end of every range.
-        A chunk ends early when its records have ``chunk_bytes``. No more than ``5 * size`` records are held besides it.
+        A chunk ends early when its records have ``chunk_bytes``. No more than ``5 * size`` records are held besides it,
+        and where there are several ranges, no more than a quarter of ``in_flight_bytes`` and a record of each.
 
         :param starts: where to resume inside a range; absent, at its start.
         :raises OffsetsExpired: retention deleted records of a range before they were read.
@@ -94,7 +101,7 @@ class RangeReader:
         ]
         if left:
             self._learn_leaders()
-        merge = RangeMerge(self._consumer, self._settings, left, to_records, batch_size=size)
+        merge = self._merge(left, size)
         while not merge.is_done:
             records = self._fill(merge, size)
             if self._is_stopped:
@@ -104,6 +111,18 @@ class RangeReader:
             else:
                 yield records, {(record.topic, record.partition): record.offset + 1 for record in records}
 
+    def _merge(self, ranges: Sequence[OffsetRange], size: int) -> RangeMerge[InputRecord]:
+        max_bytes = max(1, self._settings.in_flight_bytes // _HELD_SHARE)
+        return RangeMerge(
+            self._consumer,
+            self._settings,
+            ranges,
+            to_records,
+            batch_size=size,
+            max_bytes=max_bytes,
+            size_of=_size_of,
+        )
+
     def _fill(self, merge: RangeMerge[InputRecord], size: int) -> list[InputRecord]:
         records: list[InputRecord] = []
         size_bytes = 0
@@ -112,7 +131,7 @@ class RangeReader:
                 break
             taken = merge.take(min(size - len(records), MOST_AT_ONCE), _POLL_S)
             records += taken
-            size_bytes += sum(len(record.value or b"") for record in taken)
+            size_bytes += sum(map(_size_of, taken))
             if merge.silent_s > self._settings.kafka_timeout_s:
                 names = ", ".join(str(each) for each in self._ranges.values())
                 raise BrokerUnavailable(f"{names}: nothing heard for {self._settings.kafka_timeout_s:g} s")

@@ -11,7 +11,7 @@ then it holds back every record that could come behind one of its own: before it
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, count, repeat
 from typing import Generic, TypeVar
@@ -84,6 +84,9 @@ class ReleaseBuffer(Generic[Record]):
     partitions than that), if its user does three things: add at most ``room`` records at a time (one, where there is
     none), apply ``flow`` before reading on, and release all it can before that. A place is kept for every partition
     that is awaited, so the one that the others wait for is never paused, and the buffer can never be stuck.
+
+    With ``max_bytes`` it also holds at most so many bytes, but one record per partition more, and what one addition of
+    ``room`` records exceeds the mean size of those held.
     """
 
     def __init__(
@@ -93,7 +96,12 @@ class ReleaseBuffer(Generic[Record]):
         batch_size: int,
         cutoff_ms: int | None = None,
         max_held: int | None = None,
+        max_bytes: int | None = None,
+        size_of: Callable[[Record], int] = lambda _: 0,
     ) -> None:
+        """
+        :param size_of: returns the bytes of a record; asked only where they are limited.
+        """
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, not {batch_size}")
         self._queues: dict[Partition, _Queue[Record]] = {
@@ -103,6 +111,11 @@ class ReleaseBuffer(Generic[Record]):
         self._cutoff_ms = cutoff_ms
         self._limit = HELD_BATCHES * batch_size if max_held is None else max_held
         self._held = 0
+        # One partition alone waits for no other, so what it holds is always released before it is read on.
+        self._max_bytes = max_bytes if len(self._queues) > 1 else None
+        self._size_of = size_of
+        self._held_bytes = 0
+        self._mean_bytes: int | None = None
         # Non-live partitions without a record: what the release waits for.
         self._awaited = set(self._queues)
         # What nothing still to come can precede, in order; the first ``_handed_out`` are released.
@@ -115,9 +128,22 @@ class ReleaseBuffer(Generic[Record]):
         return self._held
 
     @property
+    def held_bytes(self) -> int:
+        """Return how many bytes are held back, if they are limited."""
+        return self._held_bytes
+
+    @property
     def room(self) -> int:
         """Return how many records fit, whatever partitions they are of; less than none with very many partitions."""
-        return self._limit - self._held - len(self._awaited)
+        room = self._limit - self._held - len(self._awaited)
+        return room if self._max_bytes is None else min(room, self._room_in_bytes(self._max_bytes))
+
+    def _room_in_bytes(self, max_bytes: int) -> int:
+        """Return how many records of the mean size fit. The awaited need no place here: each adds one in any case."""
+        left = max_bytes - self._held_bytes
+        if left <= 0:
+            return 0
+        return 1 if self._mean_bytes is None else max(1, left // self._mean_bytes)
 
     @property
     def is_done(self) -> bool:
@@ -160,6 +186,9 @@ class ReleaseBuffer(Generic[Record]):
         queue.add(times_ms, records)
         self._awaited.discard(partition)
         self._held += len(times_ms)
+        if self._max_bytes is not None:
+            self._held_bytes += sum(map(self._size_of, records))
+            self._mean_bytes = max(1, self._held_bytes // self._held)
         if past is not None:
             self.finish(partition)
         return len(times_ms)
@@ -183,7 +212,10 @@ class ReleaseBuffer(Generic[Record]):
                 queue.release_up_to(released[-1])
                 if not queue.held and not queue.is_live:
                     self._awaited.add(partition)
-        return [record for _, _, _, record in released]
+        records = [record for _, _, _, record in released]
+        if self._max_bytes is not None:
+            self._held_bytes -= sum(map(self._size_of, records))
+        return records
 
     def _merge(self) -> None:
         """Merge what may be released by now behind what is merged already, which all of it follows."""
@@ -197,11 +229,14 @@ class ReleaseBuffer(Generic[Record]):
     def flow(self) -> Flow:
         """Return what to pause and what to resume, and count on it being done.
 
-        Full: everything but the awaited partitions pauses. Less than a batch held: all resume. In between nothing
-        changes except for the awaited, because to pause a partition throws away what was fetched of it ahead.
+        Full: everything but the awaited partitions pauses. Less than a batch held, and as small a share of the bytes:
+        all resume. In between nothing changes except for the awaited, because to pause a partition throws away what was
+        fetched of it ahead.
         """
         is_full = self.room <= 0
         is_low = self._held < self._batch_size
+        if self._max_bytes is not None:
+            is_low = is_low and self._held_bytes * HELD_BATCHES < self._max_bytes
         pause: list[Partition] = []
         resume: list[Partition] = []
         for partition, queue in self._queues.items():

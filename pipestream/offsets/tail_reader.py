@@ -13,10 +13,10 @@ from confluent_kafka import TopicPartition
 
 from pipestream.errors import BrokerUnavailable
 from pipestream.kafka.errors import explain_errors
-from pipestream.kafka.messages import fetch, place_of, to_record, to_records
+from pipestream.kafka.messages import fetch, place_of, to_record
 from pipestream.kafka.records import InputRecord, OffsetRange, Partition
 from pipestream.kafka.writer import TransactionalWriter
-from pipestream.offsets.merge import RangeMerge, assign
+from pipestream.offsets.merge import assign
 from pipestream.offsets.range_reader import MOST_AT_ONCE, RangeReader
 from pipestream.settings import Settings
 
@@ -110,7 +110,7 @@ class TailReader(RangeReader):
             if not waiting:
                 time.sleep(_POLL_S)
                 continue
-            merge = RangeMerge(self._consumer, self._settings, waiting, to_records, batch_size=size)
+            merge = self._merge(waiting, size)
             while not merge.is_done and not self._is_over():
                 records = self._fill(merge, size)
                 if self._is_stopped:

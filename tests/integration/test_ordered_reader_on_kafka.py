@@ -94,6 +94,21 @@ def held_most(monkeypatch):
     return most
 
 
+@pytest.fixture
+def held_most_bytes(monkeypatch):
+    """The most bytes that a buffer held at any moment, in a list of one."""
+    most = [0]
+    add_all = ReleaseBuffer.add_all
+
+    def watched(self, *args):
+        added = add_all(self, *args)
+        most[0] = max(most[0], self.held_bytes)
+        return added
+
+    monkeypatch.setattr(ReleaseBuffer, "add_all", watched)
+    return most
+
+
 def poll_until(reader, is_done):
     deadline = time.monotonic() + DEADLINE_S
     batches = []
@@ -395,3 +410,20 @@ def test_chunks_say_what_to_commit_and_can_be_taken_up_again_at_any_of_them(make
     assert [(r.partition, r.offset) for r in records] == [(p, step) for step in range(25) for p in (0, 1)]
     with RangeReader(settings, unique, ranges) as reader:
         assert list(reader.chunks(committed, 8)) == []
+
+
+def test_ranges_that_are_apart_in_time_are_read_with_few_bytes_held_back(settings, make_topic, held_most_bytes):
+    topic = make_topic(2)
+    producer = Producer(topic.config)
+    for ms in range(200):
+        # Partition 0 is behind in time, so every record of partition 1 waits for all of it.
+        for partition in (0, 1):
+            at_ms = T0_MS + ms + 1_000 * partition
+            producer.produce(topic.name, b"x" * 1_000, partition=partition, timestamp=at_ms)
+    assert producer.flush(120) == 0
+    ranges = [OffsetRange(topic.name, partition, 0, 200) for partition in (0, 1)]
+
+    records = read_ranges(settings.model_copy(update={"in_flight_bytes": 40_000}), ranges)
+
+    assert [(record.partition, record.offset) for record in records] == [(p, o) for p in (0, 1) for o in range(200)]
+    assert 0 < held_most_bytes[0] <= 10_000 + 2 * 1_000

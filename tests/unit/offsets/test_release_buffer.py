@@ -21,12 +21,15 @@ topics = st.lists(times, min_size=1, max_size=6).map(
 class Reader:
     """Delivers records as a broker might: from any partition that is not paused, in any order, with late ends."""
 
-    def __init__(self, partitions, batch_size, seed, cutoff_ms=None):
+    def __init__(self, partitions, batch_size, seed, cutoff_ms=None, max_bytes=None, size_of=lambda _: 0):
         self.pending = {p: list(enumerate(found)) for p, found in partitions.items()}
         self.batch_size = batch_size
         self.limit = max(HELD_BATCHES * batch_size, len(partitions))
         self.chance = random.Random(seed)
-        self.buffer = ReleaseBuffer(partitions, batch_size=batch_size, cutoff_ms=cutoff_ms)
+        self.most_bytes_held = 0
+        self.buffer = ReleaseBuffer(
+            partitions, batch_size=batch_size, cutoff_ms=cutoff_ms, max_bytes=max_bytes, size_of=size_of
+        )
         self.paused = set()
         self.released = []
 
@@ -60,6 +63,7 @@ class Reader:
         else:
             self.buffer.finish(partition)
         assert self.buffer.held <= self.limit
+        self.most_bytes_held = max(self.most_bytes_held, self.buffer.held_bytes)
 
 
 def in_order(partitions):
@@ -73,6 +77,24 @@ def in_order(partitions):
 @given(topics, st.integers(1, 5), st.integers())
 def test_any_interleaving_comes_out_once_each_in_one_order_and_within_the_bound(partitions, batch_size, seed):
     assert Reader(partitions, batch_size, seed).read_all() == in_order(partitions)
+
+
+@given(topics, st.integers(1, 5), st.integers(), st.integers(1, 50), st.integers(1, 200))
+def test_no_more_bytes_are_held_than_allowed_and_a_record_of_each_partition(
+    partitions, batch_size, seed, size_bytes, max_bytes
+):
+    reader = Reader(partitions, batch_size, seed, max_bytes=max_bytes, size_of=lambda _: size_bytes)
+
+    assert reader.read_all() == in_order(partitions)
+    assert reader.most_bytes_held <= max_bytes + size_bytes * len(partitions)
+    assert reader.buffer.held_bytes == 0
+
+
+@given(topics, st.integers(1, 5), st.integers(), st.integers(1, 200))
+def test_records_of_any_size_come_out_in_order_however_few_bytes_may_be_held(partitions, batch_size, seed, max_bytes):
+    reader = Reader(partitions, batch_size, seed, max_bytes=max_bytes, size_of=lambda record: record[2] ** 2)
+
+    assert reader.read_all() == in_order(partitions)
 
 
 @given(topics, st.integers(1, 5), st.integers())
@@ -209,6 +231,49 @@ def test_all_continue_once_less_than_a_batch_is_held():
     assert buffer.release(6) == [7, 8]
 
     assert buffer.flow() == Flow(resume=(A, B))
+
+
+def bytes_buffer(*partitions, max_bytes):
+    """Return a buffer whose records are as large as they say, and that takes any number of them."""
+    return ReleaseBuffer(partitions, batch_size=1_000, max_bytes=max_bytes, size_of=lambda size: size)
+
+
+def test_a_buffer_full_of_bytes_pauses_the_fast_and_never_the_awaited():
+    buffer = bytes_buffer(A, B, max_bytes=100)
+    buffer.add_all(A, [1, 2, 3], [40, 40, 40])
+
+    assert buffer.room == 0
+    assert buffer.flow() == Flow(pause=(A,))
+    assert not buffer.is_paused(B)
+    buffer.add(B, 2, 40)
+    assert buffer.release(10) == [40, 40, 40]
+    assert buffer.flow() == Flow()
+    assert buffer.held_bytes == 40
+
+
+def test_all_continue_once_a_small_share_of_the_bytes_is_held():
+    buffer = bytes_buffer(A, B, max_bytes=100)
+    buffer.add_all(A, [1, 2, 9], [50, 50, 19])
+    buffer.flow()
+    buffer.add(B, 8, 10)
+    assert buffer.release(10) == [50, 50, 10]
+
+    assert buffer.flow() == Flow(resume=(A,))
+
+
+def test_room_is_for_as_many_records_of_the_mean_size_as_the_bytes_left_allow():
+    buffer = bytes_buffer(A, B, max_bytes=100)
+    assert buffer.room == 1, "how large records are is not known yet"
+    buffer.add_all(A, [1, 2], [10, 30])
+
+    assert buffer.room == 3
+
+
+def test_a_partition_that_waits_for_no_other_is_not_limited():
+    buffer = bytes_buffer(A, max_bytes=1)
+    buffer.add_all(A, [1, 2], [10, 30])
+
+    assert buffer.room > 900
 
 
 def test_more_partitions_than_the_bound_hold_one_record_each():
