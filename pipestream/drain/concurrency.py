@@ -184,11 +184,3 @@ class Workers(Generic[Result]):
         """Wait while there is no room for further results; tell whether the chunk goes on."""
         self._in_flight.wait_for_room(lambda: number <= self._first or number >= self._failed)
         return number < self._failed
-
-
-def map_in_order(work: Callable[[Item], Result], items: Sequence[Item], pool: Executor, width: int) -> list[Result]:
-    """Return the results of work on items, in their order; ``width`` of them are worked on at once.
-
-    After an error no further item is begun, and the error of the first item that has one is raised.
-    """
-    return Workers[Result](pool, width).begin(work, items).wait()

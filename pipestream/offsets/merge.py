@@ -49,8 +49,6 @@ class RangeMerge(Generic[Record]):
         self._settings = settings
         self._keep = keep
         self._ends: dict[Partition, int] = {(each.topic, each.partition): each.end for each in ranges}
-        if len(self._ends) != len(ranges):
-            raise ValueError("two ranges are of the same partition; give one range per partition")
         self._positions: dict[Partition, int] = {(each.topic, each.partition): each.start for each in ranges}
         self._batch_size = batch_size
         self.buffer: ReleaseBuffer[Record] = ReleaseBuffer(

@@ -15,9 +15,8 @@ from pipestream.errors import BrokerUnavailable
 from pipestream.kafka.errors import explain_errors
 from pipestream.kafka.messages import fetch, place_of, to_record
 from pipestream.kafka.records import InputRecord, OffsetRange, Partition
-from pipestream.kafka.writer import TransactionalWriter
 from pipestream.offsets.merge import assign
-from pipestream.offsets.range_reader import MOST_AT_ONCE, RangeReader
+from pipestream.offsets.range_reader import MOST_AT_ONCE, KafkaRangeBroker, RangeReader
 from pipestream.settings import Settings
 
 OPEN_END = 2**63 - 1
@@ -132,16 +131,13 @@ class TailReader(RangeReader):
         return int(found[1])
 
 
-class TailBroker:
+class TailBroker(KafkaRangeBroker):
     """The broker of the settings, for the tasks of a stream."""
 
     def __init__(self, settings: Settings, is_over: Callable[[], bool], *, is_ordered: bool) -> None:
-        self._settings = settings
+        super().__init__(settings)
         self._is_over = is_over
         self._is_ordered = is_ordered
-
-    def start_writer(self, transactional_ids: Sequence[str], topic: str) -> TransactionalWriter:
-        return TransactionalWriter(self._settings, transactional_ids, topic)
 
     def open_reader(self, group: str, ranges: Sequence[OffsetRange]) -> TailReader:
         return TailReader(self._settings, group, ranges, self._is_over, is_ordered=self._is_ordered)

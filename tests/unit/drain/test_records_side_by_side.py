@@ -11,7 +11,7 @@ import pytest
 from grpc import StatusCode
 
 from pipestream.drain.chunk import chunk_processor
-from pipestream.drain.concurrency import limit_calls, map_in_order, widest
+from pipestream.drain.concurrency import Workers, limit_calls, widest
 from pipestream.engine.services import open_services
 from pipestream.errors import GraphInvalid, StoreUnavailable
 from pipestream.graph.flow import fused_with
@@ -177,7 +177,7 @@ def test_an_error_that_is_no_documents_fault_ends_the_chunk_and_no_further_item_
         return item
 
     with ThreadPoolExecutor(1) as pool, pytest.raises(StoreUnavailable):
-        map_in_order(work, range(100), pool, 1)
+        Workers(pool, 1).begin(work, range(100)).wait()
     assert begun == [0, 1, 2]
 
 
@@ -187,5 +187,6 @@ def test_results_come_in_the_order_of_the_items():
         return item * 2
 
     with ThreadPoolExecutor(4) as pool:
-        assert map_in_order(work, range(40), pool, 4) == [item * 2 for item in range(40)]
-        assert map_in_order(work, [], pool, 4) == []
+        workers = Workers(pool, 4)
+        assert workers.begin(work, range(40)).wait() == [item * 2 for item in range(40)]
+        assert workers.begin(work, []).wait() == []
