@@ -24,7 +24,7 @@ _CHUNK_RECORDS = 100
 
 
 def drain_suspects(read: Pieces, committer: ChunkSink, settings: Settings) -> bool:
-    """Drain as long as an earlier try died in what comes next; return whether there may be more.
+    """Drain while the next records are ones that an earlier try died in; return whether there may be more.
 
     Nothing overlaps here, so the record at hand is the only one that can be to blame.
     """

@@ -29,7 +29,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Retries work on the object store: an outage of it would fail every record of the chunk."""
+    """Retries what needs a store that may be away for a moment: an outage of it would fail every record of the chunk.
+
+    That is the object store, for objects and crash markers, and whatever the processing of a record waits for.
+    """
 
     topic: str
     settings: Settings

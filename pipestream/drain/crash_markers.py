@@ -7,8 +7,8 @@ committed offset to the end of the chunk that is hydrated next. A try that finds
 knows that one before it died there, and goes through it carefully: chunk after chunk without overlap, one record at a
 time, naming each in the marker before it begins. A record at which tries died often enough is given up.
 
-A marker is advice. Positions come from Kafka alone: a marker that is lost costs one more death, and one that is left
-over a slower chunk.
+A marker is advice. Positions come from Kafka alone. A lost marker costs one more death. A leftover marker costs one
+slow chunk.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class InFlight:
         return self._bytes
 
     def wait_for_room(self, unless: Callable[[], bool] = lambda: False) -> bool:
-        """Wait until less than the limit is in flight; return whether there is room, or the drain ends.
+        """Wait until less than the limit is in flight. Return True when there is room, False when the drain ends.
 
         :param unless: who is not to wait any more, whatever is in flight. ``look_again`` makes it be asked again.
         """

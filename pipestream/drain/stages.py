@@ -1,8 +1,8 @@
 """Drain chunks with four stages side by side: read and hydrate, process, store objects, commit.
 
 While a chunk commits, the objects of the next one are stored, the one behind it is processed, and the one behind that
-is read and hydrated. Where records are processed side by side, those of the next chunks are begun while the last ones
-of a chunk finish. Chunks stay in order, and a producer has one transaction at a time. What bounds the memory is the
+is read and hydrated. Where records are processed side by side, records of the next chunks start while the last records
+of this chunk finish. Chunks stay in order, and a producer has one transaction at a time. What bounds the memory is the
 bytes of all chunks in progress, not their number.
 """
 

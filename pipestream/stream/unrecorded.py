@@ -5,7 +5,7 @@ was drained between two entries becomes one entry per partition. If the process 
 ``G`` ahead of ``L`` and records the difference. The offset metadata tells it what became of those records, wherever in
 this protocol the process died:
 
-1. A chunk is committed, with metadata that counts from the start of the unrecorded part, and from its end.
+1. A chunk is committed. Its metadata has two counts: from the start of the unrecorded part, and from its end.
 2. ``take`` hands out that part. Until it is settled the ledger may have it or not, so metadata counts from both ends.
 3. The recorder enters it. ``settle`` then forgets it; ``put_back`` joins it to what follows.
 """
