@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections import Counter
 from functools import partial
+from itertools import product
 
 import pytest
 from hypothesis import HealthCheck, note, seed, settings, strategies
@@ -400,6 +401,12 @@ class Crashes(Replays):
                 assert entry.tally in (None, Tally(len(there), passed, dead))
 
 
+class Overlaps(Crashes):
+    """The same, for two runs that a test lets overlap."""
+
+    title = "a run in order of time that starts while another one does, on a model of Kafka"
+
+
 @pytest.fixture
 def run_machine(rounds, request):
     """Let a machine run by a seed, which is told at the end of the test run."""
@@ -429,3 +436,18 @@ def test_in_whatever_order_replays_crash_every_document_is_in_one_place(run_mach
 @pytest.mark.parametrize("seed_of_round", seeds(1, 2))
 def test_in_whatever_order_runs_crash_every_document_is_in_one_place(run_machine, seed_of_round):
     run_machine(Crashes, seed_of_round, by_length(4, 50))
+
+
+@pytest.mark.parametrize("is_ordered", [True, False])
+def test_a_run_in_order_of_time_and_one_that_is_not_take_every_record_once_wherever_they_overlap(rounds, is_ordered):
+    # In sixteen steps a run has started its tasks, and has not committed all.
+    for begun, other_begun in product(range(16), by_length([16], range(6, 24, 2))):
+        world = Overlaps(rounds)
+        try:
+            for partition in range(PARTITIONS):
+                world.produce(partition, [0, 0])
+            runs = [world.work(world.new_run(100, each)) for each in (not is_ordered, is_ordered)]
+            for outcome in world.turns.run(runs, [(0, begun), (1, other_begun), (0, TO_THE_END)]):
+                assert outcome is None or isinstance(outcome, OVERTAKEN)
+        finally:
+            world.teardown()
