@@ -56,12 +56,14 @@ def preview_graph(
     """Return what applying a graph would change, and change nothing.
 
     :param file: where the graph comes from, so that problems name their lines.
-    :raises GraphInvalid: the graph breaks a rule, by itself or together with the other active graphs.
+    :raises GraphInvalid: the graph breaks a rule, by itself or together with the other active graphs; or it has another
+        cluster than before, and has drained topics that it still drains.
     """
     others = find_other_graphs(graph, versions)
     warnings = _refuse_invalid(graph, others, settings, file)
     admin = admin or TopicAdmin(settings)
     existing = admin.existing()
+    _refuse_other_cluster(graph, versions, settings, existing)
     configs = admin.configs(spec.name for spec in required_topics(graph, settings) if spec.name in existing)
     changes = plan_topics(
         graph,
@@ -165,6 +167,33 @@ def _refuse_invalid(graph: Graph, others: list[Graph], settings: Settings, file:
     if problems:
         raise GraphInvalid(problems)
     return [str(warning) for warning in check.warnings]
+
+
+def _refuse_other_cluster(
+    graph: Graph, versions: GraphVersions, settings: Settings, existing: Mapping[str, int]
+) -> None:
+    """Refuse another cluster for a graph that has drained something.
+
+    The names of the consumer group and of the transactional ids contain the cluster; those of the ledger's heads and of
+    the leases only contain the graph's id. Under another cluster, a run would not find the offset that an earlier run
+    committed and could not record, and would not fence that run.
+    """
+    before = versions.active(graph.graph_id)
+    if before is None and (history := versions.history(graph.graph_id)):
+        before = versions.get(graph.graph_id, history[0].version)  # deleted; applied again, it continues
+    if before is None or before.cluster_id == graph.cluster_id:
+        return
+    from pipestream.ledger import Ledger  # it takes long to import, and is seldom needed here
+
+    ledger = Ledger(settings)
+    for topic in sorted(set(leased_topics(before)) & set(leased_topics(graph))):
+        if ledger.heads(graph.graph_id, topic, range(existing.get(topic, 0))):
+            message = (
+                f"it was {before.cluster_id}, and graph {graph.graph_id} has drained {topic} there: its offsets in "
+                f"Kafka belong to that cluster, so records could be drained twice"
+            )
+            hint = f"keep cluster: {before.cluster_id}, or give the graph another id; it then starts anew"
+            raise GraphInvalid([Problem(f"graph {graph.graph_id}", None, "cluster", message, hint)])
 
 
 def _narrow_dead_letters(

@@ -12,8 +12,10 @@ from pipestream.deployment.versions import GraphVersions
 from pipestream.errors import GraphInvalid
 from pipestream.graph.load import check_graph_text
 from pipestream.leases import open_lease_store
+from pipestream.ledger import Ledger
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import DEAD_LETTER_BYTES, DEAD_LETTER_HEADERS_BYTES
+from pipestream_testing.made import make_entry
 from pipestream_testing.modules import GrpcModuleServer
 
 pytestmark = pytest.mark.stack
@@ -29,13 +31,13 @@ class Bench:
         self.leases = open_lease_store(settings)
         self.versions = GraphVersions(settings)
 
-    def graph(self, text, graph_id="sample"):
-        head = f"graph: {graph_id}\ncluster: {self.unique}\n"
+    def graph(self, text, graph_id="sample", cluster=""):
+        head = f"graph: {graph_id}\ncluster: {cluster or self.unique}\n"
         return check_graph_text((head + textwrap.dedent(text)).encode(), "graph.yaml").require()
 
-    def apply(self, text, graph_id="sample", **options):
+    def apply(self, text, graph_id="sample", cluster="", **options):
         return apply_graph(
-            self.graph(text, graph_id), self.settings, self.leases, self.versions, applied_by="ann", **options
+            self.graph(text, graph_id, cluster), self.settings, self.leases, self.versions, applied_by="ann", **options
         )
 
     def topics(self):
@@ -265,3 +267,40 @@ def test_a_grpc_module_that_is_down_is_a_warning_unless_it_is_required(bench, un
 
     assert "did not answer" in warning
     assert bench.apply(text).warnings == ()
+
+
+def drain(bench, unique, graph_id="sample"):
+    """Leave in the ledger what a drain of the intake topic leaves there."""
+    topic = f"intake.{unique}-files"
+    identity = bench.admin.identify(topic)
+    entry = make_entry(0, 100, topic=topic, topic_id=identity.topic_id, lane=graph_id, graph_id=graph_id)
+    Ledger(bench.settings).enter([entry])
+
+
+def test_a_graph_that_has_drained_keeps_its_cluster(bench, unique):
+    bench.apply(one_node(unique))
+    drain(bench, unique)
+    before = bench.topics()
+
+    refused = (
+        rf"cluster: it was {unique}, and graph sample has drained intake.{unique}-files there.*keep cluster: {unique}"
+    )
+    with pytest.raises(GraphInvalid, match=refused):
+        preview_graph(bench.graph(one_node(unique), cluster=f"{unique}-b"), bench.settings, bench.versions)
+    with pytest.raises(GraphInvalid, match=refused):
+        bench.apply(one_node(unique), cluster=f"{unique}-b")
+    bench.versions.delete("sample", deleted_by="ann")
+    with pytest.raises(GraphInvalid, match=refused):
+        bench.apply(one_node(unique), cluster=f"{unique}-b")
+
+    assert bench.topics() == before
+    bench.apply(one_node(unique))
+    bench.apply(one_node(unique), graph_id="other", cluster=f"{unique}-b")
+
+
+def test_a_graph_that_has_drained_nothing_may_change_its_cluster(bench, unique):
+    bench.apply(one_node(unique))
+
+    bench.apply(one_node(unique), cluster=f"{unique}-b")
+
+    assert bench.versions.active("sample").cluster_id == f"{unique}-b"
