@@ -21,17 +21,19 @@ from pipestream.errors import TerminalError
 from pipestream.ledger import Ledger
 from pipestream.ledger.upkeep import SHORTEST_RETENTION_HOURS, Tidied, checkpoint, retention_hours, tidy
 from pipestream.settings import load_settings
+from pipestream.telemetry.logs import setup_logging
 from pipestream_spark.delta_session import delta_session
 
 log = logging.getLogger("pipestream.upkeep")
 
 
 def main() -> int:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--retention-hours", type=int, default=SHORTEST_RETENTION_HOURS)
     arguments = parser.parse_args()
-    ledger = Ledger(load_settings())
+    settings = load_settings()
+    setup_logging(settings)
+    ledger = Ledger(settings)
     found = ledger.delta_tables()
     try:
         hours = {name: retention_hours(table, arguments.retention_hours) for name, table in found.items()}

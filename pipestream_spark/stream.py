@@ -34,6 +34,7 @@ from pipestream.stream.wanted import StreamSpec
 from pipestream.stream.windows import Windows
 from pipestream.stream.worker import StreamWorker
 from pipestream.telemetry.endpoint import TelemetryEndpoint
+from pipestream.telemetry.logs import setup_logging
 from pipestream_spark.runner import SparkRunner
 from pipestream_spark.warm_session import SparkGone, WarmSession
 
@@ -50,6 +51,7 @@ def main() -> int:
         watch_caller(arguments.caller, stop.set)
     try:
         settings = load_settings()
+        setup_logging(settings)
         return run_streams(
             settings,
             stop,

@@ -60,8 +60,10 @@ def serve(
     from pipestream.engine_server.server import EngineOptions
     from pipestream.engine_server.server import serve as serve_process
     from pipestream.stop_times import worker_stop_s
+    from pipestream.telemetry.logs import setup_logging
 
     settings = read_settings()
+    setup_logging(settings)
     count = workers or os.cpu_count() or 1
     if place:
         own = WorkerPlace.parse(place)

@@ -36,10 +36,13 @@ def metrics(
     from pipestream.graph.model import Graph
     from pipestream.leases import open_lease_store
     from pipestream.telemetry.endpoint import Health, TelemetryEndpoint
+    from pipestream.telemetry.logs import setup_logging
     from pipestream.views.exporter import StandingCollector
     from pipestream.views.standing import StandingView
 
     settings = read_settings()
+    if serve:
+        setup_logging(settings)
     with closing(open_lease_store(settings)) as leases, closing(GraphVersions(settings)) as versions:
 
         def find_graphs() -> list[Graph]:
