@@ -33,7 +33,7 @@ from pipestream.graph.flow import topic_targets
 from pipestream.graph.load import load_graph
 from pipestream.graph.proto import graph_hash
 from pipestream.graph.write import to_yaml
-from pipestream.local.spark_driver import SUBMIT_OPTIONS, submit_options
+from pipestream.local.spark_driver import SUBMIT_OPTIONS, spark_python, submit_options
 from pipestream.topic_names import is_intake
 from pipestream.views.lineage import drain_lineage
 from pipestream_airflow.assets import find_updated
@@ -364,13 +364,12 @@ def name_run(context: Context, task_id: str) -> str:
 def submit_environment(driver_properties: str = "") -> dict[str, str]:
     """Return the variables that spark-submit needs in addition to those of this process.
 
-    Without them Spark uses the first python3 on the PATH. If Airflow was started by its full path, the spark-submit of
-    its environment is not on the PATH, so it is added at the end; another one on the PATH comes first.
+    If Airflow was started by its full path, the spark-submit of its environment is not on the PATH, so it is added at
+    the end; another one on the PATH comes first.
     """
     scripts = str(Path(sys.executable).parent)
     return {
-        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
-        "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable),
+        **spark_python(),
         "PATH": os.pathsep.join([*filter(None, [os.environ.get("PATH")]), scripts]),
         SUBMIT_OPTIONS: submit_options(properties=driver_properties),
     }

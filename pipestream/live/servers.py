@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pipestream.errors import ExtraMissing, SettingsInvalid
+from pipestream.local.spark_driver import spark_python
 from pipestream.settings import Settings
 
 # By name, not imported: the product itself stays free of Spark.
@@ -59,11 +59,7 @@ def server_command(server: str, settings: Settings) -> list[str]:
 
 def server_environment(server: str) -> dict[str, str]:
     """Return the variables that a server needs in addition to those of this process."""
-    if server != "stream":
-        return {}
-    # Without them Spark uses the first python3 on the PATH.
-    names = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
-    return {name: os.environ.get(name, sys.executable) for name in names}
+    return spark_python() if server == "stream" else {}
 
 
 def _submit(settings: Settings) -> list[str]:

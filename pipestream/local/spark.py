@@ -10,7 +10,7 @@ from pipestream.local.jars import delta_jars, spark_home
 from pipestream.local.java import find_java_home
 from pipestream.local.ports import HOST
 from pipestream.local.server import Launch, Server, Site
-from pipestream.local.spark_driver import SUBMIT_OPTIONS, submit_options
+from pipestream.local.spark_driver import SUBMIT_OPTIONS, spark_python, submit_options
 from pipestream.local.tools import get_json
 from pipestream.project import python_path
 
@@ -28,14 +28,8 @@ _SUBMIT_CORES = (WORKERS * _WORKER_CORES - CONNECT_CORES) // 2
 
 
 def spark_programs_environment() -> dict[str, str]:
-    """Return the variables that make Spark use this Python environment, and start its drivers quickly."""
-    environment = {
-        "JAVA_HOME": str(find_java_home()),
-        "SPARK_HOME": str(spark_home()),
-        # A bare `python3` of the machine has none of the packages.
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-    }
+    """Return the variables with which Spark's programs find Java, Spark and Python, and start drivers quickly."""
+    environment = {"JAVA_HOME": str(find_java_home()), "SPARK_HOME": str(spark_home()), **spark_python()}
     return {**environment, SUBMIT_OPTIONS: submit_options({**os.environ, **environment})}
 
 
@@ -44,6 +38,9 @@ def spark_environment(site: Site) -> dict[str, str]:
     scratch = str(site.data("spark") / "scratch")
     return {
         **spark_programs_environment(),
+        # All of a local stack runs on this machine, so a Python that was chosen for a cluster is of no use.
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": HOST,
         "SPARK_LOCAL_DIRS": scratch,
         "PYTHONPATH": python_path(site.spec.project),

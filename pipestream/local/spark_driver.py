@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,15 @@ session = SparkSession.builder.appName("class archive").config("spark.scheduler.
 assert len(session.range(0, 2, 1, 2).mapInArrow(same, "id long").collect()) == 2
 session.stop()
 """
+
+
+def spark_python() -> dict[str, str]:
+    """Return the variables that name Spark's Python: this one, unless the user has chosen others.
+
+    Without them Spark uses the first python3 on the PATH. The workers of a cluster may have theirs elsewhere than here.
+    """
+    names = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+    return {name: os.environ.get(name) or sys.executable for name in names}
 
 
 def submit_options(environment: Mapping[str, str] = os.environ, properties: str = "") -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from pipestream.local import spark_driver
+from pipestream.local.spark import spark_programs_environment
 from pipestream.local.spark_driver import find_archive, make_archive, submit_options
 
 
@@ -95,3 +97,13 @@ def test_a_java_that_makes_no_archive_is_reported_and_nothing_is_kept(java, monk
 
     assert "this Java makes no archive of classes" in said[-1]
     assert not [each for each in cache.iterdir() if each.is_dir()]
+
+
+def test_the_python_that_the_user_has_chosen_for_spark_stays(monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+
+    environment = spark_programs_environment()
+
+    assert environment["PYSPARK_PYTHON"] == "./environment/bin/python"
+    assert environment["PYSPARK_DRIVER_PYTHON"] == sys.executable
