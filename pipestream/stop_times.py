@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pipestream.settings import Settings
+from collections.abc import Callable
+
+from pipestream.errors import SettingsInvalid
+from pipestream.settings import Settings, load_settings
 
 # For what is not calls: connections, leases, the last spans, a busy machine.
 _SPARE_S = 10.0
@@ -31,3 +34,15 @@ def worker_stop_s(server: str, settings: Settings) -> float:
 def server_stop_s(server: str, settings: Settings) -> float:
     """Return how long a server may take as a whole: its workers, and the parent that waits for them."""
     return worker_stop_s(server, settings) + _PARENT_S
+
+
+def stop_time_s(server: str, warn: Callable[[str], None] = lambda _: None) -> float:
+    """Return how long a server that is to be stopped now may take.
+
+    :param warn: told if the settings cannot be read. They must not keep a server up, so it gets the default time.
+    """
+    try:
+        return server_stop_s(server, load_settings())
+    except SettingsInvalid as error:
+        warn(f"servers get the default time to stop, because the settings are not valid: {error}")
+        return server_stop_s(server, Settings.model_construct())

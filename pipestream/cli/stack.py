@@ -85,26 +85,14 @@ def down(json: JsonOption = False) -> None:
     from pipestream.live.owner import stop_all
     from pipestream.live.spec import Place
     from pipestream.local import Stack, load_spec
+    from pipestream.stop_times import stop_time_s
 
     stack = Stack(load_spec())
     stopped = stack.down(note)
     # Servers that Airflow kept up outlive it, in case it comes back.
-    stopped += stop_all(Place(stack.spec.folder / "live"), wait_s=_stop_time_s())
+    stopped += stop_all(Place(stack.spec.folder / "live"), wait_s=stop_time_s("", note))
     if json:
         emit_json({"stopped": stopped})
-
-
-def _stop_time_s() -> float:
-    """Return how long a server may take to stop. Settings that cannot be read must not keep servers up."""
-    from pipestream.errors import SettingsInvalid
-    from pipestream.settings import Settings, load_settings
-    from pipestream.stop_times import server_stop_s
-
-    try:
-        return server_stop_s("", load_settings())
-    except SettingsInvalid as error:
-        note(f"servers get the default time to stop, because the settings are not valid: {error}")
-        return server_stop_s("", Settings.model_construct())
 
 
 def status(json: JsonOption = False) -> None:

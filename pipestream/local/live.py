@@ -10,8 +10,7 @@ from pipestream.extras import needs_extra
 from pipestream.local.ports import HOST
 from pipestream.local.server import Launch, Server, Site
 from pipestream.local.tools import Report, get_json
-from pipestream.settings import load_settings
-from pipestream.stop_times import server_stop_s
+from pipestream.stop_times import stop_time_s
 
 
 class LiveServer(Server):
@@ -24,7 +23,7 @@ class LiveServer(Server):
         self._extra = extra
 
     def stop_limit_s(self) -> float:
-        return server_stop_s(self.name, load_settings())
+        return stop_time_s(self.name)
 
     @property
     def telemetry(self) -> str:

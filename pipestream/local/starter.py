@@ -104,12 +104,16 @@ class Starter:
 
 
 def stop_servers(servers: Sequence[Server], state_file: Path, report: Report) -> None:
-    """Stop servers side by side, those that need others first."""
+    """Stop servers side by side, those that need others first. A failure to stop one does not keep the others up."""
     dependents = [server for server in servers if server.needs]
+    failures: list[BaseException] = []
     for wave in (dependents, [server for server in servers if not server.needs]):
         if wave:
             with ThreadPoolExecutor(max_workers=len(wave), thread_name_prefix="stop") as pool:
-                list(pool.map(lambda server: _stop_one(server, state_file, report), wave))
+                futures = [pool.submit(_stop_one, server, state_file, report) for server in wave]
+            failures += [failure for future in futures if (failure := future.exception())]
+    if failures:
+        raise failures[0]
 
 
 def _stop_one(server: Server, state_file: Path, report: Report) -> None:

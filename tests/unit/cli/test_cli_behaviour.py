@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -28,6 +29,9 @@ from pipestream.errors import (
 from pipestream.leases import Assignment
 from pipestream.leases.none import NoLeaseStore
 from pipestream.ledger.upkeep import SHORTEST_RETENTION_HOURS
+from pipestream.local.process import find_process, start_process
+from pipestream.local.spec import Ports
+from pipestream.local.state import StackState, write_state
 
 LETTERS = """
 graph: letters
@@ -256,12 +260,16 @@ def test_stopping_nothing_is_not_an_error(run):
 
 
 @pytest.mark.parametrize("variable", ["PIPESTREAM_GRPC_STOP_S", "PIPESTREAM_NO_SUCH_SETTING"])
-def test_a_stack_is_stopped_although_the_settings_are_not_valid(run, monkeypatch, variable):
+def test_a_stack_is_stopped_although_the_settings_are_not_valid(run, monkeypatch, tmp_path, variable):
+    asleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    records = {name: start_process(asleep, os.environ, tmp_path / "log") for name in ("engine", "kafka")}
+    write_state(tmp_path / ".pipestream" / "stack.json", StackState("embedded", False, Ports(), records, live=True))
     monkeypatch.setenv(variable, "soon")
 
     ran = run("down", "--json")
 
-    assert (ran.code, json.loads(ran.out)) == (0, {"stopped": []})
+    assert (ran.code, sorted(json.loads(ran.out)["stopped"])) == (0, ["engine", "kafka"])
+    assert [name for name, record in records.items() if find_process(record)] == []
     assert "servers get the default time to stop, because the settings are not valid" in ran.err
     assert variable in ran.err
 
