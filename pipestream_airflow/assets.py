@@ -73,6 +73,7 @@ def arrival_asset(graph: Graph, settings: Settings) -> Asset:
         topics=topics,
         records=graph.arrival.records or settings.arrival_records,
         oldest_s=graph.arrival.oldest_seconds or settings.arrival_oldest_s,
+        consul_conn_id=settings.consul_conn_id,
     )
     return Asset(
         name=f"waiting.{graph.graph_id}",

@@ -21,6 +21,7 @@ from pipestream.errors import PipestreamError
 from pipestream.leases import open_lease_store
 from pipestream.settings import load_settings
 from pipestream.views.standing import StandingView, TopicStanding
+from pipestream_airflow.consul_hook import lease_settings
 
 log = logging.getLogger(__name__)
 
@@ -31,36 +32,42 @@ Snapshot = Mapping[tuple[str, str], TopicStanding]
 class LagTrigger(BaseEventTrigger):
     """Fire when enough waits in the topics of a graph, or when the oldest record has waited long enough.
 
-    All triggers of a triggerer share one poll per Kafka cluster, which asks about the topics of all of them at once.
-    Topics that the operator stopped, or that stream, do not count.
+    All triggers of a triggerer share one poll per Kafka cluster and Consul, which asks about the topics of all of them
+    at once. Topics that the operator stopped, or that stream, do not count.
 
     :param graph_id: the graph, which is also the lane of its runs in the ledger.
     :param topics: the topics that its runs drain.
     :param records: fire when so many offsets wait in all of them together.
     :param oldest_s: fire when the oldest record in any of them has waited so long.
+    :param consul_conn_id: the connection that says where Consul is; None: the settings say it.
     """
 
     _watched: ClassVar[Counter[tuple[str, str]]] = Counter()
     """The topics of all triggers of this process that are at work, for the shared poll."""
 
-    def __init__(self, *, graph_id: str, topics: list[str], records: int, oldest_s: float) -> None:
+    def __init__(
+        self, *, graph_id: str, topics: list[str], records: int, oldest_s: float, consul_conn_id: str | None = None
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.graph_id = graph_id
         self.topics = topics
         self.records = records
         self.oldest_s = oldest_s
+        self.consul_conn_id = consul_conn_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        values = {"graph_id": self.graph_id, "topics": self.topics, "records": self.records, "oldest_s": self.oldest_s}
+        names = ("graph_id", "topics", "records", "oldest_s", "consul_conn_id")
+        values = {name: getattr(self, name) for name in names}
         return f"{__name__}.{type(self).__name__}", values
 
     def shared_stream_key(self) -> Hashable | None:
-        return "pipestream-lag", load_settings().kafka_bootstrap
+        return "pipestream-lag", load_settings().kafka_bootstrap, self.consul_conn_id
 
     @classmethod
-    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Snapshot]:  # noqa: ARG003
+    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Snapshot]:
         """Ask again and again where the topics of all triggers at work stand."""
-        settings = load_settings()
+        # In a thread: to look up a connection is a question to Airflow, whose answer the triggerer's loop receives.
+        settings, _ = await asyncio.to_thread(lease_settings, kwargs.get("consul_conn_id"))
         with closing(open_lease_store(settings)) as leases:
             view = StandingView(settings, leases)
             while True:

@@ -7,8 +7,12 @@ import asyncio
 import pytest
 from airflow.sdk import Asset
 
+from pipestream.errors import LeaseStoreUnavailable
+from pipestream.graph.load import load_graph
+from pipestream.settings import load_settings
 from pipestream.views.standing import TopicStanding
-from pipestream_airflow.assets import datasource_asset, find_updated, topic_asset, written_assets
+from pipestream_airflow import lag_trigger
+from pipestream_airflow.assets import arrival_asset, datasource_asset, find_updated, topic_asset, written_assets
 from pipestream_airflow.dag_factory import build_ingest_dag
 from pipestream_airflow.graph_dag import build_graph_dag
 from pipestream_airflow.lag_trigger import Bell, LagTrigger
@@ -84,6 +88,28 @@ def test_triggers_of_one_installation_share_a_poll():
     one, other = (LagTrigger(graph_id=name, topics=[name], records=1, oldest_s=1) for name in "ab")
 
     assert one.shared_stream_key() == other.shared_stream_key()
+
+
+def test_the_trigger_of_a_graph_asks_the_consul_of_the_connection(monkeypatch, tmp_path):
+    monkeypatch.setenv("AIRFLOW_CONN_LEASES_AT", '{"conn_type": "consul", "host": "consul.example", "port": 8501}')
+    monkeypatch.setenv("PIPESTREAM_LEASES", "consul")
+    file = tmp_path / "a.yaml"
+    file.write_text(
+        "graph: a\ncluster: c\ndatasources: [{id: a, account: x, entry: n}]\nnodes: [{id: n, type: connector}]\n"
+    )
+    (watcher,) = arrival_asset(load_graph(file), load_settings(consul_conn_id="leases_at")).watchers
+    opened = []
+
+    def open_store(settings):
+        opened.append(settings.consul_address)
+        raise LeaseStoreUnavailable(settings.consul_address)
+
+    monkeypatch.setattr(lag_trigger, "open_lease_store", open_store)
+
+    with pytest.raises(LeaseStoreUnavailable):
+        asyncio.run(anext(watcher.trigger.open_shared_stream(watcher.trigger.serialize()[1])))
+    assert opened == ["consul.example:8501"]
+    assert "leases_at" in watcher.trigger.shared_stream_key()
 
 
 @pytest.mark.stack
