@@ -18,9 +18,11 @@ from pipestream.local import spec as local_spec
 from pipestream.local.airflow import airflow_environment
 from pipestream.local.gotools import CONSUL, VERSITYGW
 from pipestream.local.jars import KAFKA_VERSION
+from pipestream.local.kafka import Kafka
 from pipestream.local.server import Site
 from pipestream.local.state import NO_SECRETS
 from pipestream.settings import ENV_PREFIX, STACK_PREFIX, Settings
+from pipestream.stop_times import server_stop_s
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TEXT = (REPOSITORY / "docker-compose.yaml").read_text()
@@ -29,6 +31,7 @@ SERVICES = COMPOSE["services"]
 ONE_SHOT = {"init"}
 LIVE = ("engine", "repository", "sidecar")
 """The product's own servers that are always on."""
+EXPORTER = "metrics"
 DOCKERFILE = (REPOSITORY / "docker" / "Dockerfile").read_text()
 EXAMPLE_SECRET = "a1b2c3d4"
 
@@ -63,6 +66,7 @@ def test_it_is_the_same_stack_as_the_native_one():
         *("spark-connect", "init"),
         *("airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"),
         *LIVE,
+        EXPORTER,
     }
 
 
@@ -161,16 +165,37 @@ def test_spark_and_airflow_have_the_same_settings():
     assert settings("spark-worker-1") == settings("spark-worker-2") == settings("airflow-scheduler") != {}
 
 
+def seconds(text: str) -> int:
+    return int(text.removesuffix("s"))
+
+
+def test_kafka_and_the_drivers_of_drains_have_time_to_stop():
+    assert seconds(SERVICES["kafka"]["stop_grace_period"]) > Kafka.stop_timeout_s
+    # A drain gives back its lease within half a minute, or is killed.
+    assert seconds(SERVICES["airflow-scheduler"]["stop_grace_period"]) > 30
+
+
+def test_prometheus_scrapes_every_server_where_it_answers():
+    prometheus = yaml.safe_load((REPOSITORY / "docker" / "prometheus" / "prometheus.yaml").read_text())
+    (job,) = prometheus["scrape_configs"]
+    targets = dict(address(target) for static in job["static_configs"] for target in static["targets"])
+
+    assert set(targets) == {*LIVE, EXPORTER}
+    assert {name: port for name, port in targets.items() if port not in listening_ports(name)} == {}
+    checks = {name: " ".join(SERVICES[name]["healthcheck"]["test"]) for name in targets}
+    assert [name for name, port in targets.items() if f":{port}/health" not in checks[name]] == []
+
+
 @pytest.mark.parametrize("name", LIVE)
 def test_servers_that_are_always_on_are_of_our_image_and_have_time_to_finish_what_they_accepted(name):
     service = SERVICES[name]
 
     assert service["image"] == SERVICES["airflow-scheduler"]["image"]
-    assert int(service["stop_grace_period"].removesuffix("s")) > Settings().grpc_stop_s
+    assert seconds(service["stop_grace_period"]) > server_stop_s(name, Settings())
     assert environment_of(name)["PIPESTREAM_TELEMETRY_HOST"] == "0.0.0.0"
 
 
-@pytest.mark.parametrize("name", LIVE)
+@pytest.mark.parametrize("name", [*LIVE, EXPORTER])
 def test_servers_that_are_always_on_are_started_with_options_that_exist(name):
     program, *arguments = SERVICES[name]["command"]
 
@@ -273,6 +298,15 @@ def test_the_example_names_every_secret_and_gives_none():
     lines = (REPOSITORY / "docker" / "env.example").read_text().splitlines()
 
     assert {line for line in lines if line and not line.startswith("#")} == {f"{name}=" for name in asked_for}
+
+
+def test_the_example_names_every_port_with_its_default():
+    ports = {match["name"]: match["rest"] for match in VARIABLE.finditer(TEXT) if match["name"].endswith("_PORT")}
+    lines = (REPOSITORY / "docker" / "env.example").read_text().splitlines()
+
+    assert {line for line in lines if line.startswith(f"#{STACK_PREFIX}")} == {
+        f"#{name}={port}" for name, port in ports.items()
+    }
 
 
 def test_every_volume_is_used_and_every_used_one_declared():
