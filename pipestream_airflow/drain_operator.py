@@ -39,6 +39,7 @@ from pipestream.views.lineage import drain_lineage
 from pipestream_airflow.assets import find_updated
 from pipestream_airflow.consul_hook import lease_settings
 from pipestream_airflow.drain_links import DeadLettersLink, LedgerLink, SparkUiLink, TopicLink
+from pipestream_airflow.killed_tasks import KILL_WAIT_S
 from pipestream_airflow.lineage import to_openlineage
 from pipestream_airflow.run_params import RunParams
 from pipestream_airflow.submit_hook import DrainSubmitHook
@@ -109,8 +110,9 @@ class DrainOperator(BaseOperator):
     :param total_executor_cores: cores of all executors together, on a standalone cluster.
     :param num_executors: how many executors, on YARN and Kubernetes.
     :param verbose: whether spark-submit logs more.
-    :param stop_timeout_s: how long Spark may take to stop and to release the lease when the task is killed. Set it to
-        less than Airflow's ``killed_task_cleanup_time`` (60 s by default), after which Airflow kills the task.
+    :param stop_timeout_s: how long Spark may take to stop and to release the lease, when ``execution_timeout`` is over or
+        the task fails; then it is killed. If Airflow kills the task, the task waits for 4 s at most (``KILL_WAIT_S``),
+        and a Spark that needs longer continues to stop without it.
     """
 
     template_fields: Sequence[str] = (
@@ -251,6 +253,7 @@ class DrainOperator(BaseOperator):
             application_args=arguments,
             env_vars=submit_environment(self._driver_properties()),
             secret_vars=lease_settings(self.consul_conn_id)[1],
+            stop_timeout_s=self.stop_timeout_s,
             **{name: getattr(self, name) for name in _SPARK_OPTIONS},
         )
 
@@ -270,8 +273,11 @@ class DrainOperator(BaseOperator):
         if self._hook is None:
             return
         self.log.info("stopping the drain of %s", self.topic)
-        if not self._hook.stop(self.stop_timeout_s):
-            self.log.warning("the drain of %s did not stop in %g s and was killed", self.topic, self.stop_timeout_s)
+        if self.stop_timeout_s <= KILL_WAIT_S:
+            if not self._hook.stop(self.stop_timeout_s):
+                self.log.warning("the drain of %s did not stop in %g s and was killed", self.topic, self.stop_timeout_s)
+        elif not self._hook.ask_to_stop(KILL_WAIT_S):
+            self.log.warning("the drain of %s is still stopping, and ends without this task", self.topic)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:  # noqa: ARG002
         """Tell OpenLineage what the drain read and wrote. Its provider calls this, where it is installed."""

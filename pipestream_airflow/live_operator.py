@@ -20,14 +20,12 @@ from pipestream.live.watch import look_at
 from pipestream.settings import load_settings
 from pipestream.stop_times import server_stop_s
 from pipestream_airflow.consul_hook import lease_settings
+from pipestream_airflow.killed_tasks import KILL_WAIT_S
 from pipestream_airflow.live_links import HealthLink, MetricsLink
 from pipestream_airflow.live_watch import ServerWatch
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-KILL_WAIT_S = 4.0
-"""How long a killed task waits for its server to end. Airflow kills the task after 5 s; the guard continues."""
 
 
 class LiveServerOperator(BaseOperator):

@@ -11,15 +11,13 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
+from pipestream.local.process import kill_child
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 # The provider's hook starts spark-submit and can only kill it. A drain holds leases, so it must be asked to stop.
 # This hook starts the process itself. From its parent it uses only the code that builds the command line.
-
-
-# How long a job may take to release its lease when the task has failed.
-_STOP_S = 20.0
 
 
 class DrainSubmitHook(SparkSubmitHook):
@@ -29,6 +27,7 @@ class DrainSubmitHook(SparkSubmitHook):
     :param env_vars: variables for spark-submit in addition to those of this process.
     :param secret_vars: more variables, which the provider's hook must not see: for some masters it would write them on
         the command line.
+    :param stop_timeout_s: how long a job may take to release its lease when the task has failed; then it is killed.
     :param options: any other parameter of ``SparkSubmitHook``.
     """
 
@@ -38,11 +37,13 @@ class DrainSubmitHook(SparkSubmitHook):
         conn_id: str,
         env_vars: Mapping[str, str],
         secret_vars: Mapping[str, str] | None = None,
+        stop_timeout_s: float = 20.0,
         **options: Any,
     ) -> None:
         _require_connection(conn_id)
         super().__init__(conn_id=conn_id, env_vars=dict(env_vars), deploy_mode="client", **options)
         self._variables = {**env_vars, **(secret_vars or {})}
+        self._stop_timeout_s = stop_timeout_s
         self._process: subprocess.Popen[str] | None = None
         # Re-entrant: Airflow calls on_kill from a signal handler, which may interrupt this very thread.
         self._guard = threading.RLock()
@@ -78,13 +79,21 @@ class DrainSubmitHook(SparkSubmitHook):
                         on_line(line)
             except BaseException:
                 # Otherwise the end of this block waits for a job that nobody listens to any more.
-                self.stop(_STOP_S)
+                self.stop(self._stop_timeout_s)
                 raise
         if process.returncode:
             raise AirflowException(f"spark-submit failed. Error code is: {process.returncode}; its log is above")
 
     def stop(self, timeout_s: float) -> bool:
         """Ask the job to stop, and kill it if it has not ended in time. Return whether it ended by itself."""
+        if self.ask_to_stop(timeout_s):
+            return True
+        if self._process is not None:
+            kill_child(self._process)
+        return False
+
+    def ask_to_stop(self, timeout_s: float) -> bool:
+        """Ask the job to stop, and return whether it has ended in time."""
         with self._guard:
             self._is_stopped = True
             process = self._process
@@ -94,7 +103,6 @@ class DrainSubmitHook(SparkSubmitHook):
         try:
             process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            process.kill()
             return False
         return True
 

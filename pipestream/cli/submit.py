@@ -15,7 +15,7 @@ from pipestream.drain.report import DrainFailure, DrainReport, read_outcome
 from pipestream.errors import TerminalError, TransientError
 from pipestream.graph.write import to_yaml
 from pipestream.local.jars import spark_home
-from pipestream.local.process import signals_as_exit
+from pipestream.local.process import kill_child, signals_as_exit
 from pipestream.local.spark import spark_programs_environment
 from pipestream.project import python_path
 
@@ -80,5 +80,5 @@ def _run(command: list[str]) -> int:
             try:
                 process.wait(_STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                process.kill()
+                kill_child(process)
             raise

@@ -10,11 +10,12 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator, Mapping, Sequence
     from types import FrameType
 
@@ -114,6 +115,16 @@ def kill_process(record: ProcessRecord) -> None:
     """Kill a server with all its processes, as a crash would (SIGKILL)."""
     _kill(_family(record))
     _reap(record.pid)
+
+
+def kill_child(process: subprocess.Popen[Any]) -> None:
+    """Kill a child of this process with everything below it, such as the Python driver below a spark-submit."""
+    below: list[psutil.Process] = []
+    with suppress(psutil.Error):
+        below = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    for each in below:
+        _signal(each, signal.SIGKILL)
 
 
 def _family(record: ProcessRecord) -> list[psutil.Process]:

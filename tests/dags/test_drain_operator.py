@@ -303,6 +303,25 @@ def test_a_killed_task_kills_a_spark_that_does_not_stop(task, spark, context):
 
 
 @pytest.mark.usefixtures("nothing_against_it")
+def test_a_killed_task_leaves_a_spark_that_needs_longer_than_airflow_waits_to_its_stop(
+    task, spark, monkeypatch, context
+):
+    monkeypatch.setattr(drain_operator, "KILL_WAIT_S", 0.2)
+    task.stop_timeout_s = 3600.0
+    spark.tell(hang="stubbornly")
+    running = threading.Thread(target=lambda: pytest.raises(AirflowException, task.execute, context()), daemon=True)
+    running.start()
+    wait_until(lambda: (spark.folder / "hangs").exists())
+
+    task.on_kill()
+
+    wait_until(lambda: (spark.folder / "stopped").exists(), "Spark was not asked to stop")
+    assert running.is_alive()
+    task._hook.stop(0.1)
+    running.join()
+
+
+@pytest.mark.usefixtures("nothing_against_it")
 def test_a_task_that_is_killed_during_its_check_starts_no_spark(task, spark, monkeypatch, context):
     def check_and_be_killed(*_: object) -> str:
         task.on_kill()  # Airflow calls it from a signal handler, after which the task continues

@@ -12,7 +12,7 @@ import pytest
 
 from pipestream.errors import StackError
 from pipestream.local.cache import cache_folder, provide
-from pipestream.local.process import ProcessRecord, find_process, kill_process, start_process, stop_process
+from pipestream.local.process import ProcessRecord, find_process, kill_child, kill_process, start_process, stop_process
 from pipestream.local.tools import read_version, run_tool
 from pipestream_testing.waiting import wait_until
 
@@ -62,6 +62,17 @@ def test_a_server_does_not_inherit_the_open_files_of_the_shell(tmp_path):
         assert find_process(record) is not None
     finally:
         kill_process(record)
+
+
+def test_a_child_is_killed_with_what_it_has_started():
+    program = _PARENT.format(stubborn=True, apart=False)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        below = psutil.Process(int(process.stdout.readline()))
+
+        kill_child(process)
+
+        assert process.wait() == -signal.SIGKILL
+    wait_until(lambda: _ended(below), "the child's child still runs")
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["child in the session", "child in its own session"])
