@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from pipestream.extras import needs_extra
 
 with needs_extra("spark"):
-    import pyspark  # noqa: F401 - every module of this package needs it; here the error can say what to install
+    # Looked for, not imported: DAGs are parsed with a module of this package, and importing PySpark takes half a second.
+    if find_spec("pyspark") is None:
+        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
