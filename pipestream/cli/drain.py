@@ -102,14 +102,17 @@ def drain(
 
 
 def run_request(settings: Settings, request: DrainRequest, *, spark: bool) -> DrainReport:
-    """Drain, on Spark or in this process."""
-    if spark:
-        from pipestream.cli.submit import drain_on_spark
+    """Drain, on Spark or in this process. On SIGTERM the lease is released, as on Ctrl-C."""
+    from pipestream.signals import signals_as_exit
 
-        return drain_on_spark(settings, request)
-    from pipestream.api import runs
+    with signals_as_exit():
+        if spark:
+            from pipestream.cli.submit import drain_on_spark
 
-    return runs.run_request(request, settings)
+            return drain_on_spark(settings, request)
+        from pipestream.api import runs
+
+        return runs.run_request(request, settings)
 
 
 def describe(report: DrainReport) -> list[str]:

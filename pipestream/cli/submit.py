@@ -15,7 +15,7 @@ from pipestream.drain.report import DrainFailure, DrainReport, read_outcome
 from pipestream.errors import TerminalError, TransientError
 from pipestream.graph.write import to_yaml
 from pipestream.local.jars import spark_home
-from pipestream.local.process import kill_child, signals_as_exit
+from pipestream.local.process import kill_child
 from pipestream.local.spark import spark_programs_environment
 from pipestream.project import python_path
 
@@ -41,7 +41,7 @@ def drain_on_spark(settings: Settings, request: DrainRequest) -> DrainReport:
     runner = import_module(_CHOICE).find_connect(settings)
     if runner is None:
         return submit_drain(settings, request)
-    with signals_as_exit(), closing(runner):
+    with closing(runner):
         return runs.run_request(request, settings, runner)
 
 

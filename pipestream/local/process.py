@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +14,7 @@ import psutil
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator, Mapping, Sequence
-    from types import FrameType
+    from collections.abc import Mapping, Sequence
 
 # A process is recognised by its pid and start time. psutil derives the start time from clock ticks since
 # boot, so two readings of one process differ by less than this.
@@ -196,22 +193,3 @@ def _reap(pid: int) -> None:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
         return
-
-
-@contextmanager
-def signals_as_exit() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP unwind the program as Ctrl-C does, so that servers are stopped."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def leave(number: int, _frame: FrameType | None) -> None:
-        sys.exit(128 + number)
-
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, leave) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)

@@ -15,7 +15,7 @@ from pipestream.errors import StackError
 from pipestream.local.airflow import ADMIN, airflow_environment, prepare_airflow
 from pipestream.local.cache import locked_folder
 from pipestream.local.ports import refuse_taken_ports, resolve_ports
-from pipestream.local.process import find_process, kill_process, signals_as_exit
+from pipestream.local.process import find_process, kill_process
 from pipestream.local.roster import list_servers, setting_values
 from pipestream.local.server import Server, Site
 from pipestream.local.spec import PORT_NAMES
@@ -32,6 +32,7 @@ from pipestream.local.state import (
 )
 from pipestream.project import dags_folder, make_project
 from pipestream.settings import CONFIG_VARIABLE, STACK_PREFIX, Settings, load_settings
+from pipestream.signals import signals_as_exit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
