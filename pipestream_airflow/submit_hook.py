@@ -11,6 +11,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
+from pipestream.errors import ExtraMissing
 from pipestream.local.process import kill_child
 
 if TYPE_CHECKING:
@@ -55,20 +56,24 @@ class DrainSubmitHook(SparkSubmitHook):
         :param application: the job's file.
         :param on_line: called with every line of the output.
         :param kwargs: more arguments for ``subprocess.Popen``.
+        :raises AirflowFailException: there is no spark-submit.
         :raises AirflowException: it ended with an exit code other than 0, or was stopped before it began.
         """
         command = self._build_spark_submit_command(application)
         with self._guard:
             if self._is_stopped:
                 raise AirflowException("the task was stopped before Spark was started")
-            process = self._process = subprocess.Popen(
-                command,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                env={**os.environ, **self._variables},
-                **kwargs,
-            )
+            try:
+                process = self._process = subprocess.Popen(
+                    command,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    env={**os.environ, **self._variables},
+                    **kwargs,
+                )
+            except FileNotFoundError as error:
+                raise AirflowFailException(str(ExtraMissing("spark", command[0]))) from error
         if self._is_stopped:  # by a signal handler that interrupted the start, and did not know of the process
             process.terminate()
         with process:

@@ -66,12 +66,16 @@ def delta_jars(report: Report = lambda _: None) -> list[Path]:
 def spark_home() -> Path:
     """Return the folder of the installed PySpark, without importing it.
 
-    :raises ExtraMissing: PySpark is not installed.
+    :raises ExtraMissing: PySpark is not installed, or only as a client of Spark Connect (pyspark-client, which Airflow's
+        provider brings): that has neither programs nor jars.
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise ExtraMissing("spark", "pyspark")
-    return Path(spec.origin).parent
+    folder = Path(spec.origin).parent
+    if not (folder / "bin" / "spark-submit").is_file():
+        raise ExtraMissing("spark", "spark-submit")
+    return folder
 
 
 def _fetch(name: str, jars: Sequence[Jar], report: Report) -> Path:

