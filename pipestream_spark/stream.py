@@ -16,11 +16,12 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import closing
+from functools import partial
 
 from pipestream.deployment.active import ActiveGraphs
 from pipestream.deployment.versions import GraphVersions
 from pipestream.drain.caller import watch_caller
-from pipestream.errors import PipestreamError, SettingsInvalid
+from pipestream.errors import PipestreamError
 from pipestream.ids import new_run_id
 from pipestream.leases import LeaseStore, open_lease_store
 from pipestream.leases.names import name_holder
@@ -96,7 +97,8 @@ def run_streams(
             max_leases=max_leases,
             is_sharing=not graphs,
         )
-        with _telemetry(settings, telemetry_port, worker, stop) as telemetry:
+        health = partial(health_of, worker, stop)
+        with TelemetryEndpoint(settings.telemetry_host, telemetry_port, health) as telemetry:
             log.info("/metrics and /health at %s", telemetry.address)
             worker.run(stop)
     return 1 if streams.is_spark_gone else 0
@@ -135,14 +137,6 @@ class SparkStreams(OpenStreams):
     def _open_executor(self, spec: StreamSpec, settings: Settings) -> Executor:
         runner = SparkRunner(f"stream {spec.topic}", self._session.find)
         return RunnerExecutor(settings, runner, runner.cancel, self._broker, self._windows)
-
-
-def _telemetry(settings: Settings, port: int, worker: StreamWorker, stop: threading.Event) -> TelemetryEndpoint:
-    try:
-        return TelemetryEndpoint(settings.telemetry_host, port, lambda: health_of(worker, stop))
-    except OSError as error:
-        where = f"{settings.telemetry_host}:{port}"
-        raise SettingsInvalid(f"cannot answer /metrics and /health on {where}: {error.strerror}") from error
 
 
 def _parse_arguments(arguments: list[str]) -> argparse.Namespace:

@@ -162,20 +162,37 @@ def rollback(
 ) -> None:
     """Apply an older version of a graph again, topics included."""
     from pipestream import apply_graph
-    from pipestream.graph.write import to_yaml
 
     settings = read_settings()
     with _versions(settings) as versions:
         graph = versions.get(graph_id, version)
     applied = apply_graph(graph, force=force, settings=settings)
     if file is not None:
-        file.write_text(to_yaml(graph))
+        _write_file(file, graph)
     if json:
         emit_json(applied)
         return
     _show_applied(applied)
     if file is None:
         note("the graph file that DAGs read is unchanged; --file FILE writes this version to it", style="yellow")
+
+
+def _write_file(file: Path, graph: Graph) -> None:
+    """Write a graph that has been applied to a file, from which DAGs read it at any time.
+
+    :raises RequestInvalid: it cannot be written.
+    """
+    from pipestream.errors import RequestInvalid
+    from pipestream.graph.write import to_yaml
+    from pipestream.views.files import write_graph_file
+
+    try:
+        write_graph_file(file.parent, file, graph.graph_id, to_yaml(graph).encode())
+    except OSError as error:
+        raise RequestInvalid(
+            f"the version is applied, but {file} cannot be written, so DAGs have the graph as before: {error.strerror}; "
+            f"repeat the command when it can be"
+        ) from error
 
 
 def delete(

@@ -56,7 +56,8 @@ def metrics(
             return
         REGISTRY.register(collector)
         stopping = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stopping.set())
         with TelemetryEndpoint(settings.telemetry_host, port, lambda: Health(True)) as endpoint:
             note(f"metrics are ready at http://{endpoint.address}/metrics")
             stopping.wait()

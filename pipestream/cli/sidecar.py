@@ -154,15 +154,13 @@ def config(
         return
     with _calling(address) as call:
         found = call("GetConsumerConfig", GetConsumerConfigRequest(cluster_id=cluster)).configs
-    rows = [
-        [each.cluster_id, each.consumer_group, each.max_poll_records, ", ".join(each.topics), each.in_flight_count]
-        for each in found
-    ]
-    columns = ["cluster_id", "consumer_group", "max_poll_records", "topics", "in_flight_count"]
+    names = ("cluster_id", "consumer_group", "max_poll_records", "topics", "in_flight_count")
+    rows = [{name: getattr(each, name) for name in names} | {"topics": list(each.topics)} for each in found]
     if json:
-        emit_json([dict(zip(columns, row, strict=True)) | {"topics": row[3].split(", ")} for row in rows])
+        emit_json(rows)
     else:
-        show_table(["cluster", "consumer group", "records", "topics", "in flight"], rows, fold=["topics"])
+        shown = [list((row | {"topics": ", ".join(row["topics"])}).values()) for row in rows]
+        show_table(["cluster", "consumer group", "records", "topics", "in flight"], shown, fold=["topics"])
 
 
 def _change(address: str | None, method: str, request: Any) -> None:

@@ -58,9 +58,9 @@ def serve(
         )
     if host not in LOOPBACK:
         note(f"listening on {host} in plain text: let only a proxy with TLS, or a network of its own, reach the port")
-    chosen = master or settings.spark_master
-    # One process of two threads is enough for one drain; all drains together need more.
-    command = connect_command(host, port, LOCAL_MASTER if chosen == "local[2]" else chosen, _read_options(conf or []))
+    # The setting's default is one process of two threads. That is enough for one drain; all drains together need more.
+    of_settings = LOCAL_MASTER if settings.spark_master == "local[2]" else settings.spark_master
+    command = connect_command(host, port, master or of_settings, _read_options(conf or []))
     token = {TOKEN_VARIABLE: settings.spark_connect_token.get_secret_value()}
     environment = {**os.environ, **spark_programs_environment(), "PYTHONPATH": python_path(Path.cwd()), **token}
     os.execve(command[0], command, environment)  # noqa: S606

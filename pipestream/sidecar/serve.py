@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 
 from pipestream.deployment.active import ActiveGraphs
 from pipestream.deployment.versions import GraphVersions
@@ -96,7 +97,8 @@ async def _serve(
     server = RpcServer(server_options(settings, options.address))
     server.add(add_SidecarManagementServiceServicer_to_server, management, SERVICE)
     port = await server.start()
-    with _telemetry(settings, options, worker, stop) as telemetry:
+    health = partial(health_of, worker, stop)
+    with TelemetryEndpoint(settings.telemetry_host, options.telemetry_port, health) as telemetry:
         working = asyncio.create_task(asyncio.to_thread(worker.run, stop))
         while not worker.rounds and not working.done():
             await asyncio.sleep(_POLL_S)
@@ -107,16 +109,6 @@ async def _serve(
             await working
         finally:
             await server.stop()
-
-
-def _telemetry(
-    settings: Settings, options: SidecarOptions, worker: StreamWorker, stop: threading.Event
-) -> TelemetryEndpoint:
-    try:
-        return TelemetryEndpoint(settings.telemetry_host, options.telemetry_port, lambda: health_of(worker, stop))
-    except OSError as error:
-        where = f"{settings.telemetry_host}:{options.telemetry_port}"
-        raise SettingsInvalid(f"cannot answer /metrics and /health on {where}: {error.strerror}") from error
 
 
 def _check_engine(engine: str) -> None:

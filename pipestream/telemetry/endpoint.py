@@ -16,6 +16,8 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from pipestream.errors import SettingsInvalid
+
 log = logging.getLogger(__name__)
 
 SHARED_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
@@ -47,13 +49,17 @@ class TelemetryEndpoint:
         """Bind the port; 0 takes a free one.
 
         :param find_health: called for every request of ``/health``; it must answer at once.
-        :raises OSError: the port is taken.
+        :raises SettingsInvalid: the address cannot be used; for example, the port is taken.
         """
 
         class Handler(_Handler):
             health = staticmethod(find_health)
 
-        self._server = ThreadingHTTPServer((host, port), Handler)
+        try:
+            self._server = ThreadingHTTPServer((host, port), Handler)
+        except OSError as error:
+            reason = error.strerror or error
+            raise SettingsInvalid(f"cannot answer /metrics and /health on {host}:{port}: {reason}") from error
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, name="telemetry", daemon=True)
 

@@ -157,6 +157,13 @@ def test_a_topic_with_an_open_transaction_stays_though_all_that_is_committed_is_
     assert drained in Broker(settings).existing()
 
 
+def test_a_rollback_whose_file_cannot_be_written_says_that_it_is_applied(run, applied, unique, tmp_path):
+    ran = run("graph", "rollback", unique, "1", "--file", tmp_path / "nowhere" / "graph.yaml")
+
+    assert ran.code == 2
+    assert "the version is applied, but" in ran.err
+
+
 def test_an_unknown_version_is_reported(run, applied, unique):
     ran = run("graph", "rollback", unique, "9")
 

@@ -9,6 +9,7 @@ import urllib.request
 
 import pytest
 
+from pipestream.errors import SettingsInvalid
 from pipestream.telemetry.endpoint import SHARED_FOLDER_VARIABLE, Health, TelemetryEndpoint
 from pipestream.telemetry.metrics import DLQ_PUBLISHED
 
@@ -64,7 +65,7 @@ def test_another_path_says_what_is_there(endpoint):
 def test_a_port_that_is_taken_is_an_error(endpoint):
     port = int(endpoint.address.rpartition(":")[2])
 
-    with pytest.raises(OSError, match="in use"):
+    with pytest.raises(SettingsInvalid, match=f"cannot answer /metrics and /health on 127.0.0.1:{port}: .*in use"):
         TelemetryEndpoint("127.0.0.1", port, lambda: Health(True))
 
 
