@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError
 
 from pipestream.errors import TerminalError
 from pipestream.live.owner import GuardGone, OwnedServer, is_guarded, own_server, stop_abandoned
@@ -97,6 +97,7 @@ class LiveServerOperator(BaseOperator):
         self.give_up_s = give_up_s
         self._owned: OwnedServer | None = None
         self._is_killed = threading.Event()
+        self._does_airflow_answer = True
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:
@@ -114,11 +115,17 @@ class LiveServerOperator(BaseOperator):
         else:
             self._own(context)
         watch = ServerWatch(self, self.url, self._owned)
-        ended_by = "failure"
+        hand_over = False
         try:
             ended_by = self._watch(watch, context)
+            hand_over = ended_by == "age"
+        except AirflowException:  # the server is not well, or the task was killed
+            raise
+        except Exception:
+            hand_over = True  # the server is well, and the next try adopts it
+            raise
         finally:
-            self._give_up_ownership(hand_over=ended_by == "age")
+            self._give_up_ownership(hand_over=hand_over)
         return {"server": self.server, "url": self.url, "ended_by": ended_by, **watch.report()}
 
     def on_kill(self) -> None:
@@ -171,7 +178,7 @@ class LiveServerOperator(BaseOperator):
             if self._is_killed.is_set():
                 raise AirflowException(f"the task was stopped, and {self.server} with it")
             watch.look()
-            if context["ti"].get_dag(dag_id).is_paused:
+            if self._is_paused(dag_id, context):
                 self.log.info("the DAG is paused, so %s stops", self.server)
                 return "pause"
             # A server that is not healthy is not handed over: the next task would begin with a failure of this one.
@@ -179,6 +186,18 @@ class LiveServerOperator(BaseOperator):
                 self.log.info("this run is old; the next one takes %s over", self.server)
                 return "age"
             self._is_killed.wait(self.poll_s)
+
+    def _is_paused(self, dag_id: str, context: Context) -> bool:
+        """Ask Airflow whether the DAG is paused. While Airflow does not answer, it counts as running."""
+        try:
+            is_paused = bool(context["ti"].get_dag(dag_id).is_paused)
+        except AirflowRuntimeError as error:
+            if self._does_airflow_answer:
+                self.log.warning("Airflow does not say whether the DAG is paused, so %s runs on: %s", self.server, error)
+            self._does_airflow_answer = False
+            return False
+        self._does_airflow_answer = True
+        return is_paused
 
     def _give_up_ownership(self, *, hand_over: bool) -> None:
         if self._owned is None:

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowRuntimeError
 
 from pipestream.errors import PipestreamError
 from pipestream.graph.load import load_graph
@@ -76,7 +76,7 @@ class ServerWatch:
             with closing(open_lease_store(settings)) as leases:
                 graph = load_graph(Path(self._operator.graph_file))
                 topics = StandingView(settings, leases).find([graph]).topics
-        except PipestreamError as error:
+        except (PipestreamError, AirflowRuntimeError) as error:  # the second, if Airflow does not give the connection
             return f"; lag unknown: {error}"
         oldest = max((each.oldest_age_s for each in topics), default=0.0)
         return (

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time.comms import ErrorResponse
 
 from pipestream.live.owner import stop_all
 from pipestream.live.spec import Place
@@ -27,6 +28,10 @@ class FakeTask:
 
     def __init__(self) -> None:
         self.is_paused = threading.Event()
+        self.asked = 0
+        """How often Airflow was asked whether the DAG is paused."""
+        self.error: Exception | None = None
+        """What Airflow answers instead."""
         self.pushed: dict[str, str] = {}
         self.started = datetime.now(UTC)
 
@@ -37,9 +42,15 @@ class FakeTask:
             task_id="tiny",
             try_number=1,
             xcom_push=lambda key, value: self.pushed.update({key: value}),
-            get_dag=lambda _: SimpleNamespace(is_paused=self.is_paused.is_set()),
+            get_dag=self.get_dag,
         )
         return {"ti": ti, "dag_run": SimpleNamespace(start_date=self.started)}
+
+    def get_dag(self, _: str) -> SimpleNamespace:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        return SimpleNamespace(is_paused=self.is_paused.is_set())
 
 
 @pytest.fixture
@@ -120,6 +131,30 @@ def test_an_old_run_hands_the_server_over_and_the_next_one_adopts_it(make, task,
 
     assert (first["ended_by"], second["ended_by"]) == ("age", "age")
     assert (tmp_path / "notes").read_text() == noted, "it was started again"
+
+
+def test_a_server_runs_on_while_airflow_does_not_answer(make, task, tmp_path, capsys):
+    task.error = AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR))
+    thread, returned = in_background(make(), task)
+    wait_until(lambda: task.asked >= 3 and begins(tmp_path), "Airflow was not asked again", timeout_s=60)
+
+    task.is_paused.set()
+    task.error = None
+    thread.join()
+
+    assert (returned["ended_by"], begins(tmp_path)) == ("pause", 1)
+    assert capsys.readouterr().out.count("Airflow does not say whether the DAG is paused") == 1
+
+
+def test_a_task_that_fails_for_another_reason_leaves_its_server_to_the_next_try(make, task, tmp_path):
+    task.error = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        make().execute(task.context())
+    task.error = None
+
+    returned = make(max_age=timedelta(seconds=0.1)).execute(task.context())
+
+    assert (returned["ended_by"], begins(tmp_path)) == ("age", 1)
 
 
 def test_no_server_is_started_where_another_answers(make, task, port, tmp_path):
