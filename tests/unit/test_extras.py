@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from pipestream.errors import ExtraMissing
 from pipestream.extras import needs_extra
+
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 # Makes a library look as if it were not installed, in an interpreter of its own.
 HIDE = """
@@ -91,3 +96,12 @@ def test_the_error_says_which_library_and_which_extra():
         import a_library_that_nobody_has  # noqa: F401
 
     assert (caught.value.extra, caught.value.module) == ("s3", "a_library_that_nobody_has")
+
+
+def test_the_page_on_production_has_every_extra():
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    page = (REPOSITORY / "docs" / "production.md").read_text().partition("## Install")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.+?`) \|", page, flags=re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+    assert set(extras) - named == set()
