@@ -38,8 +38,6 @@ def add_to(app: typer.Typer) -> None:
             "grpcurl -plaintext 127.0.0.1:50051 ai.pipestream.engine.v1.EngineV1Service/GetHealth",
         )
     )(serve)
-    # A command of its own name only: without a callback Typer would drop the name of a single command.
-    group.callback()(lambda: None)
     app.add_typer(group, name="engine")
 
 

@@ -21,8 +21,6 @@ def add_to(app: typer.Typer) -> None:
             "pipestream runtime serve acme.invoices:classify --actor classify --memory-mb 2048",
         )
     )(serve)
-    # A group of one command would become that command.
-    group.callback()(lambda: None)
     app.add_typer(group, name="runtime", help="Make a Python function a program behind a Unix socket.")
 
 

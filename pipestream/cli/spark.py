@@ -32,8 +32,6 @@ def add_to(app: typer.Typer) -> None:
             "pipestream spark serve --port 15002 --conf spark.ui.enabled=true",
         )
     )(serve)
-    # A command of its own name only: without a callback Typer would drop the name of a single command.
-    group.callback()(lambda: None)
     app.add_typer(group, name="spark")
 
 

@@ -108,10 +108,7 @@ class Stack:
             if make_project(self.spec.project):
                 report(f"wrote {dags_folder(self.spec.project)} with the sample graph")
             Starter(self._state_file, report).start(missing)
-            started = [server.name for server in missing]
-            if "airflow" in started:
-                report(f"log in to Airflow as {ADMIN} with the password {site.secrets.airflow_password}")
-            return started
+            return [server.name for server in missing]
 
     def down(self, report: Report = _quiet, *, names: Collection[str] | None = None) -> list[str]:
         """Stop all servers, or those called ``names``, and return which were stopped. Data stays."""

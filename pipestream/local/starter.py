@@ -1,4 +1,4 @@
-"""Start servers side by side, each when those it needs are ready. Stop them in the reverse order."""
+"""Start servers side by side, each when those it needs are ready. Stop first all that need others, then the rest."""
 
 from __future__ import annotations
 
