@@ -46,7 +46,7 @@ class CheckOperator(BaseOperator):
 
     What it finds is advice. Each drain task looks at its topic again when it starts.
 
-    Fails before any drain if the run's form says what cannot be. Returns what was found, by task.
+    Fails before any drain if fields of the run's form contradict each other. Returns what was found, by task.
 
     If the graph has ``age_target_seconds``, it warns when documents will be older than that at their end even though
     this run starts now, and calls ``on_age_at_risk``. A backfill drains nothing of what waits, so it warns of nothing.

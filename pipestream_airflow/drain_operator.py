@@ -110,9 +110,9 @@ class DrainOperator(BaseOperator):
     :param total_executor_cores: cores of all executors together, on a standalone cluster.
     :param num_executors: how many executors, on YARN and Kubernetes.
     :param verbose: whether spark-submit logs more.
-    :param stop_timeout_s: how long Spark may take to stop and to release the lease, when ``execution_timeout`` is over or
-        the task fails; then it is killed. If Airflow kills the task, the task waits for 4 s at most (``KILL_WAIT_S``),
-        and a Spark that needs longer continues to stop without it.
+    :param stop_timeout_s: how long Spark may take to stop and to release the lease, when ``execution_timeout`` is over
+        or the task fails; then it is killed. If Airflow kills the task, the task waits for 4 s at most
+        (``KILL_WAIT_S``), and a Spark that needs longer continues to stop without it.
     """
 
     template_fields: Sequence[str] = (

@@ -29,7 +29,7 @@ class CompleteHoursOperator(BaseOperator):
     """Update the asset of each datasource for the hours that are complete, each hour once.
 
     Which hours Airflow was told of is read from the asset's events, and Airflow records an event together with the
-    task's success. So a task that dies, or is retried, says an hour neither twice nor never.
+    task's success. So a task that dies, or is retried, announces each hour exactly once.
 
     The event's ``extra`` says up to which offsets the intake topic is complete, and how many records came after their
     hour was said to be complete.

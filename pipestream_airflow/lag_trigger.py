@@ -101,8 +101,8 @@ class LagTrigger(BaseEventTrigger):
             yield event
 
 
-# Between two drains of a run nobody holds a lease, for the seconds that Airflow needs to start the next task. Of the
-# 300 s of ``arrival_repeat_s``, it is 30 s.
+# Between two drains of a run nobody holds a lease, for the seconds that Airflow needs to start the next task. With
+# the default ``arrival_repeat_s`` of 300 s this is 30 s.
 _QUIET_SHARE = 0.1
 
 

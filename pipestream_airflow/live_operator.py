@@ -36,9 +36,9 @@ class LiveServerOperator(BaseOperator):
     run adopts the server on the same machine. On another machine, the next task starts a server of its own while the
     old one still runs.
 
-    The server ends when the DAG is paused, and when the task is cleared, marked or killed. If the task dies without a
-    word, the server ends a minute later, unless a retry has adopted it. Servers with the same command are shared: two
-    graphs that want the same engine have one.
+    The server ends when the DAG is paused, and when the task is cleared, marked or killed. If the task's process is
+    killed at once, the server ends a minute later, unless a retry has adopted it. Servers with the same command are
+    shared: two graphs that want the same engine have one.
 
     Returns how the server was when the task ended.
 
@@ -193,7 +193,9 @@ class LiveServerOperator(BaseOperator):
             is_paused = bool(context["ti"].get_dag(dag_id).is_paused)
         except AirflowRuntimeError as error:
             if self._does_airflow_answer:
-                self.log.warning("Airflow does not say whether the DAG is paused, so %s runs on: %s", self.server, error)
+                self.log.warning(
+                    "Airflow does not say whether the DAG is paused, so %s stays up: %s", self.server, error
+                )
             self._does_airflow_answer = False
             return False
         self._does_airflow_answer = True

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 OVERTAKEN_PAUSE = timedelta(seconds=10)
-"""After an error of the kinds below: another process was faster, and is so seldom for long."""
+"""After an error of the kinds below. Another process was faster; that rarely lasts long."""
 OVERTAKEN = (LeaseUnavailable, LedgerBusy, Overtaken)
 
 

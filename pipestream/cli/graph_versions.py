@@ -190,8 +190,8 @@ def _write_file(file: Path, graph: Graph) -> None:
         write_graph_file(file.parent, file, graph.graph_id, to_yaml(graph).encode())
     except OSError as error:
         raise RequestInvalid(
-            f"the version is applied, but {file} cannot be written, so DAGs have the graph as before: {error.strerror}; "
-            f"repeat the command when it can be"
+            f"the version is applied, but {file} cannot be written ({error.strerror}), so DAGs have the graph as "
+            f"before; repeat the command with a file that can be written"
         ) from error
 
 

@@ -37,8 +37,8 @@ def serve(
     """Serve a function until SIGTERM or Ctrl-C: one document after the other, as payload or in an envelope.
 
     A function of two arguments gets a PipeDoc and a ModuleContext, as that of a python: module does. A function of one
-    argument gets the payload as JSON values. A graph names the program unix:/PATH/TO.sock. If Pipestream shall start
-    and watch it, name the function runtime:PACKAGE.MODULE:FUNCTION instead; then this command is not needed.
+    argument gets the payload as JSON values. A graph names the program unix:/PATH/TO.sock. To let Pipestream
+    start and watch it, name the function runtime:PACKAGE.MODULE:FUNCTION instead; then this command is not needed.
     """
     from pipestream.modules.runtime.serve import limit_memory, serve_function
 

@@ -66,7 +66,7 @@ class OwnedServer:
         self.close()
 
     def close(self) -> None:
-        """Let the guard believe that this owner died. For what ``leave`` and ``stop`` did not end."""
+        """Close the connection. To the guard, an owner that did not leave or stop has died."""
         self._connection.close()
 
     def stop(self, wait_s: float) -> bool:

@@ -66,8 +66,8 @@ def delta_jars(report: Report = lambda _: None) -> list[Path]:
 def spark_home() -> Path:
     """Return the folder of the installed PySpark, without importing it.
 
-    :raises ExtraMissing: PySpark is not installed, or only as a client of Spark Connect (pyspark-client, which Airflow's
-        provider brings): that has neither programs nor jars.
+    :raises ExtraMissing: PySpark is not installed, or only as a client of Spark Connect (pyspark-client, which
+        Airflow's provider brings): that has neither programs nor jars.
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:

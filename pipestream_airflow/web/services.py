@@ -25,7 +25,7 @@ class Services:
     """Everything that a route may ask. Nothing connects before it is asked."""
 
     def __init__(self, settings: Settings) -> None:
-        # A page must not wait as long as a run may. Less than the gate's patience: the client's own error says more.
+        # A page waits for less time than a run. Its limits are below the gate's: the client's own error says more.
         patience_s = settings.web_timeout_s
         limits = {name: min(getattr(settings, name), 0.7 * patience_s) for name in ("kafka_timeout_s", "s3_timeout_s")}
         self.settings = settings.model_copy(update=limits)

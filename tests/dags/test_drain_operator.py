@@ -318,7 +318,12 @@ def test_a_killed_task_leaves_a_spark_that_needs_longer_than_airflow_waits_to_it
     monkeypatch.setattr(drain_operator, "KILL_WAIT_S", 0.2)
     task.stop_timeout_s = 3600.0
     spark.tell(hang="stubbornly")
-    running = threading.Thread(target=lambda: pytest.raises(AirflowException, task.execute, context()), daemon=True)
+
+    def run() -> None:
+        with pytest.raises(AirflowException):
+            task.execute(context())
+
+    running = threading.Thread(target=run, daemon=True)
     running.start()
     wait_until(lambda: (spark.folder / "hangs").exists())
 
