@@ -232,8 +232,8 @@ class DrainOperator(BaseOperator):
             self._hook = self.make_hook(job_arguments(request, self._graph_file(request, Path(folder)), outcome_file))
             try:
                 self._hook.submit(job, on_line=partial(self._find_spark_ui, context))
-            except AirflowException as error:
-                _explain_failure(outcome_file, error)
+            except AirflowException:
+                _explain_failure(outcome_file)
                 raise
             return self._take_outcome(outcome_file, request)
 
@@ -381,16 +381,16 @@ def submit_environment(driver_properties: str = "") -> dict[str, str]:
     }
 
 
-def _explain_failure(outcome_file: Path, error: AirflowException) -> None:
+def _explain_failure(outcome_file: Path) -> None:
     """Raise the error that the failed job reported. Return if the job died before it could report: then retry."""
     outcome = read_outcome(outcome_file)
     if not isinstance(outcome, DrainFailure) or not outcome.error:
         return
-    _raise_failure(outcome, error)
+    _raise_failure(outcome, outcome.to_error())
 
 
-def _raise_failure(failure: DrainFailure, cause: Exception) -> NoReturn:
-    """Raise an error that Airflow retries, or one that it does not."""
+def _raise_failure(failure: DrainFailure, cause: PipestreamError) -> NoReturn:
+    """Raise an error that Airflow retries, or one that it does not. Its cause says to ``ErrorTreePolicy`` when."""
     raise (AirflowException if failure.transient else AirflowFailException)(failure.describe()) from cause
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pipestream.drain.job import find_drain_job, job_arguments
 from pipestream.drain.report import DrainFailure, DrainReport, read_outcome
-from pipestream.errors import TerminalError, TransientError
+from pipestream.errors import TransientError
 from pipestream.graph.write import to_yaml
 from pipestream.local.jars import spark_home
 from pipestream.local.process import kill_child
@@ -62,7 +62,7 @@ def submit_drain(settings: Settings, request: DrainRequest) -> DrainReport:
     if outcome is None:
         raise TransientError(f"the Spark job ended with {code} without a report; its log is above")
     if isinstance(outcome, DrainFailure):
-        raise (TransientError if outcome.transient else TerminalError)(outcome.error)
+        raise outcome.to_error()
     return outcome
 
 

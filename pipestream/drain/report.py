@@ -13,7 +13,8 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from pipestream.errors import Concern, PipestreamError
+from pipestream import errors
+from pipestream.errors import Concern, PipestreamError, TerminalError, TransientError
 from pipestream.ledger import Tally
 
 DRAINED, EMPTY, SKIPPED, FAILED = STATUSES = ("drained", "empty", "skipped", "failed")
@@ -89,6 +90,19 @@ class DrainFailure:
     @classmethod
     def of(cls, error: PipestreamError) -> DrainFailure:
         return cls(str(error), error.transient, type(error).__name__, error.concerns)
+
+    def to_error(self) -> PipestreamError:
+        """Return an error of the same kind, with the same message and without the fields.
+
+        A kind that ``pipestream.errors`` does not define becomes a TransientError or a TerminalError.
+        """
+        base: type[PipestreamError] = TransientError if self.transient else TerminalError
+        kind = getattr(errors, self.kind, None)
+        if not (isinstance(kind, type) and issubclass(kind, base)):
+            kind = base
+        error: PipestreamError = kind.__new__(kind, self.error)  # as unpickling does: __init__ would want the fields
+        error.concerns = self.concerns
+        return error
 
     def to_fields(self) -> dict[str, Any]:
         """Return the failure as plain values."""

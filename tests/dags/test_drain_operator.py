@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,11 @@ from airflow.sdk.exceptions import (
 from airflow.sdk.execution_time.comms import ErrorResponse
 
 from pipestream.drain.job import find_drain_job
-from pipestream.errors import BrokerUnavailable, TopicMissing
+from pipestream.drain.report import DrainFailure
+from pipestream.errors import BrokerUnavailable, LeaseUnavailable, TopicMissing
 from pipestream_airflow import drain_operator
 from pipestream_airflow.drain_operator import DrainOperator
+from pipestream_airflow.retry_policy import ErrorTreePolicy
 from pipestream_testing.spark_submit import DRAINED, FakeSpark
 from pipestream_testing.waiting import wait_until
 
@@ -125,6 +128,18 @@ def test_a_terminal_failure_is_not_retried_and_says_why(task, spark, context):
 
     with pytest.raises(AirflowFailException, match="the topic was made again"):
         task.execute(context())
+
+
+@pytest.mark.usefixtures("nothing_against_it")
+def test_a_job_that_another_process_overtook_is_retried_soon(task, spark, context):
+    failure = DrainFailure.of(LeaseUnavailable(TOPIC, 0, "another run"))
+    spark.tell(failure.to_fields(), exit_code=1)
+
+    with pytest.raises(AirflowException, match="another run") as raised:
+        task.execute(context())
+
+    decision = ErrorTreePolicy().evaluate(raised.value, try_number=1, max_tries=2)
+    assert decision.retry_delay == timedelta(seconds=10)
 
 
 @pytest.mark.usefixtures("nothing_against_it")

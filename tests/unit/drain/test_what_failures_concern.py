@@ -5,7 +5,15 @@ import pytest
 from pipestream.drain.range_task import RangeFailed, RangeOutcome
 from pipestream.drain.report import DrainFailure, from_fields
 from pipestream.drain.slot_run import raise_first_failure
-from pipestream.errors import Concern, GraphInvalid, LedgerConflict, ModuleFailed, Problem
+from pipestream.errors import (
+    Concern,
+    GraphInvalid,
+    LedgerConflict,
+    ModuleFailed,
+    Problem,
+    TerminalError,
+    TransientError,
+)
 
 
 def outcome(partition: int, error: str, *, transient: bool = False, concerns: Concern = Concern.RANGE) -> RangeOutcome:
@@ -53,3 +61,12 @@ def test_a_failure_says_its_kind_and_what_it_concerns(error, told):
 
     assert failure.describe() == told
     assert from_fields(failure.to_fields()) == failure
+    assert DrainFailure.of(failure.to_error()) == failure
+
+
+@pytest.mark.parametrize(("transient", "kind"), [(True, TransientError), (False, TerminalError)])
+@pytest.mark.parametrize("name", ["RangeFailed", "Concern", "NoSuchError", "PipestreamError"])
+def test_a_failure_of_another_kind_is_retried_or_not_as_it_says(name, transient, kind):
+    error = DrainFailure("it failed", transient, name).to_error()
+
+    assert (type(error), str(error)) == (kind, "it failed")
