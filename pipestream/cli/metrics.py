@@ -27,7 +27,6 @@ def metrics(
     """
     import signal
     import sys
-    import threading
     from contextlib import closing
 
     from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
@@ -55,9 +54,9 @@ def metrics(
             sys.stdout.write(generate_latest(registry).decode())
             return
         REGISTRY.register(collector)
-        stopping = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stopping.set())
+        # Blocked before there are other threads: a signal that another thread gets does not wake this one.
+        ends = {signal.SIGTERM, signal.SIGINT}
+        signal.pthread_sigmask(signal.SIG_BLOCK, ends)
         with TelemetryEndpoint(settings.telemetry_host, port, lambda: Health(True)) as endpoint:
             note(f"metrics are ready at http://{endpoint.address}/metrics")
-            stopping.wait()
+            signal.sigwait(ends)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from pathlib import Path
 
 from pipestream.telemetry import metrics
@@ -21,8 +20,8 @@ def main() -> int:
     if (folder / "broken").exists():
         print("tiny server: broken", flush=True)
         return 3
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    # Blocked before there are other threads: a signal that another thread gets does not wake this one.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
     def find_health() -> Health:
         metrics.MESSAGES_PROCESSED.labels(queue="intake.tiny", status="success").inc()
@@ -32,7 +31,7 @@ def main() -> int:
     note(folder, f"begins {os.getpid()}")
     with TelemetryEndpoint("127.0.0.1", port, find_health):
         print(f"tiny server: ready on {port}", flush=True)
-        ended.wait()
+        signal.sigwait({signal.SIGTERM})
     note(folder, f"ends {os.getpid()}")
     return 0
 
