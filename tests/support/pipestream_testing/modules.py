@@ -25,6 +25,7 @@ from pipestream.gen.ai.pipestream.data.module.v1.module_service_pb2 import (
     PROCESSING_OUTCOME_SUCCESS,
     GetServiceRegistrationResponse,
 )
+from pipestream.modules.declare import declare_module
 from pipestream.rpc.channels import CHANNEL_OPTIONS
 from pipestream.wire import ProcessDataResponse
 
@@ -54,6 +55,7 @@ def hanging(document: PipeDoc, context: ModuleContext) -> PipeDoc:
     return document
 
 
+@declare_module(is_concurrent=True)
 def meeting(document: PipeDoc, context: ModuleContext) -> PipeDoc:
     """Wait until as many documents as ``config.parties`` are here at the same moment, wherever they are processed.
 
