@@ -101,4 +101,4 @@ def test_a_backfill_without_a_range_is_refused(run, applied, unique):
     ran = run("backfill", "again", "--graph", applied, "--topic", f"intake.{unique}")
 
     assert ran.code == 2
-    assert "either a time range" in ran.err
+    assert "say what to cover" in ran.err

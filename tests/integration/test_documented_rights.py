@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 
 from pipestream.deployment.versions import GraphVersions
 from pipestream.documents.repository import Repository
+from pipestream.drain.range_task import RangeFailed
 from pipestream.errors import BrokerRefused
 from pipestream.retention.expire import expire_documents
 from pipestream.settings import Settings
@@ -110,8 +111,10 @@ def test_a_right_that_is_missing_ends_a_run_at_once(limited, secured, unique):
     grant(secured, [right for right in rights if right[0] != "transactional"])
     limited.send(f"intake.{unique}", ["a"])
 
-    with pytest.raises(BrokerRefused):
+    with pytest.raises(RangeFailed, match=r"refused: .*Transactional Id authorization failed") as refused:
         limited.drain(f"intake.{unique}", "run-1")
+
+    assert not refused.value.transient
 
 
 @pytest.fixture
