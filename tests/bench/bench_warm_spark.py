@@ -52,7 +52,7 @@ def connect_settings(session_settings, tmp_path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     settings = session_settings.model_copy(
-        update={"spark_connect_url": f"sc://127.0.0.1:{port}", "spark_mode": "connect"}
+        update={"spark_connect_url": f"sc://127.0.0.1:{port}", "spark_mode": "connect", "spark_master": "local[2]"}
     )
     config = tmp_path / "connect.toml"
     write_settings(config, settings)
