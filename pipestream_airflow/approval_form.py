@@ -133,7 +133,9 @@ def _refuse_unused(action: str, params: Mapping[str, Any]) -> None:
     unused = _LETTER_FIELDS if action == "rebaseline" else _HEAD_FIELDS
     if given := [name for name in unused if params[name]]:
         others = "purge or replay" if action == "rebaseline" else "rebaseline"
-        raise RequestInvalid(f"{', '.join(given)} is of no use for {action}: empty it, or choose the action {others}")
+        raise RequestInvalid(
+            f"{action} does not use {', '.join(given)}: leave that empty, or choose the action {others}"
+        )
 
 
 def _selection(params: Mapping[str, Any]) -> Selection:

@@ -38,8 +38,11 @@ def test_heads_move_to_a_place_or_to_offsets():
         ({"action": "rebaseline", "topic": "intake.a"}, "either to, such as latest, or offsets"),
         ({"action": "rebaseline", "topic": "intake.a", "to": "latest", "offsets": ["0:1"]}, "fill in one"),
         ({"action": "rebaseline", "topic": "intake.a", "offsets": ["0:1", "0:2"]}, "names a partition twice"),
-        ({"action": "rebaseline", "topic": "intake.a", "to": "latest", "nodes": ["x"]}, "nodes is of no use"),
-        ({"action": "purge", "to": "latest"}, "to is of no use for purge"),
+        (
+            {"action": "rebaseline", "topic": "intake.a", "to": "latest", "nodes": ["x"]},
+            "rebaseline does not use nodes",
+        ),
+        ({"action": "purge", "to": "latest"}, "purge does not use to:"),
         ({"action": "purge", "since": "2026-03-02", "until": "2026-03-01"}, "exchange them"),
         ({"action": "purge", "since": "2026-13-01"}, "since is not a time"),
     ],

@@ -1,7 +1,7 @@
 """Run a DAG of Airflow to its end in this process, and answer what it asks people, as its pages do.
 
-``python -m pipestream_testing.answered_run DAG_ID ANSWER FORM_AS_JSON`` prints one line of JSON: the run's state, its
-tasks' states, what was asked, and what the tasks returned.
+``python -m pipestream_testing.answered_run DAG_ID RUNS_AS_JSON`` runs it once for each pair of answer and form,
+and prints a line of JSON for each: the run's state, its tasks' states, what was asked, what the tasks returned.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ PERSON = "olga"
 def main() -> None:
     from airflow.utils.cli import get_bagged_dag
 
-    dag_id, answer, form = sys.argv[1:]
-    dag = get_bagged_dag(bundle_names=None, dag_id=dag_id)
-    asked: list[dict[str, Any]] = []
-    ended = threading.Event()
-    person = threading.Thread(target=_answer, args=(dag_id, answer, asked, ended), daemon=True)
-    person.start()
-    run = dag.test(run_conf=json.loads(form))
-    ended.set()
-    person.join()
-    print("\nRESULT " + json.dumps({"state": str(run.state), "asked": asked, **_outcome(dag_id, run.run_id)}))
+    dag_id, runs = sys.argv[1:]
+    for answer, form in json.loads(runs):
+        # A test run keeps its form in the DAG, where the next one would find it.
+        dag = get_bagged_dag(bundle_names=None, dag_id=dag_id)
+        asked: list[dict[str, Any]] = []
+        ended = threading.Event()
+        person = threading.Thread(target=_answer, args=(dag_id, answer, asked, ended), daemon=True)
+        person.start()
+        run = dag.test(run_conf=form)
+        ended.set()
+        person.join()
+        print("\nRESULT " + json.dumps({"state": str(run.state), "asked": asked, **_outcome(dag_id, run.run_id)}))
 
 
 def _answer(dag_id: str, answer: str, asked: list[dict[str, Any]], ended: threading.Event) -> None:
