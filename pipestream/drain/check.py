@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pipestream.drain.live_lane import LiveLane
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.topics_there import await_topic
+from pipestream.drain.wanted import why_not_in_batches
 from pipestream.errors import TerminalError
 from pipestream.graph.flow import why_not_drained
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker
 from pipestream.leases import open_lease_store
-from pipestream.leases.store import Assignment, DesiredState, LeaseStore, TopicMode
+from pipestream.leases.store import Assignment, LeaseStore
 from pipestream.ledger import Ledger
 from pipestream.settings import Settings
 
@@ -74,9 +75,11 @@ def examine_topics(settings: Settings, requests: Sequence[DrainRequest]) -> list
 def _examine(request: DrainRequest, settings: Settings, leases: LeaseStore, broker: Broker, ledger: Ledger) -> Finding:
     """Decide on what the operator wants, then on what waits in the topic, then on who holds it."""
     topic, lane = request.topic, request.lane
-    if reason := refuse(request, leases.desired(topic)):
-        return Finding(reason, is_final=True)
-    if reason := await_topic(request, settings, broker, lambda: refuse(request, leases.desired(topic))):
+
+    def refuse() -> str:
+        return why_not_in_batches(request.graph, topic, leases.desired(topic), is_live=lane.is_live)
+
+    if reason := refuse() or await_topic(request, settings, broker, refuse):
         return Finding(reason, is_final=True)
     identity = lane.identify(topic, broker, ledger)
     if reason := lane.find_idle(topic, identity, request.run_id, broker, ledger):
@@ -85,24 +88,6 @@ def _examine(request: DrainRequest, settings: Settings, leases: LeaseStore, brok
     if held := lane.find_holders(topic, request.run_id, leases):
         return Finding(f"{topic} is leased by {', '.join(map(_describe, held))}")
     return Finding("")
-
-
-def refuse(request: DrainRequest, desired: DesiredState) -> str:
-    """Return why a topic is not to be drained, whatever waits in it; empty if it is.
-
-    The graph's file decides first, then the operator. A topic that streams is not for the live runs; a backfill has a
-    lane of its own, which nothing streams.
-    """
-    if reason := why_not_drained(request.graph, request.topic):
-        return reason
-    if not desired.started:
-        return f"{request.topic} is stopped: `pipestream leases set {request.topic} --started`"
-    if request.lane.is_live and desired.mode is TopicMode.STREAMING:
-        return (
-            f"{request.topic} is in streaming mode, so batch runs leave it to a streaming drain or a sidecar: "
-            f"`pipestream leases set {request.topic} --mode batch`"
-        )
-    return ""
 
 
 def _describe(slot: Assignment) -> str:

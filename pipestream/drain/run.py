@@ -11,24 +11,23 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from zlib import crc32
 
 from pipestream import faults
-from pipestream.drain.check import refuse
 from pipestream.drain.range_task import Runner
 from pipestream.drain.report import DRAINED, SKIPPED, DrainReport, join_reports
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.side_by_side import run_side_by_side
 from pipestream.drain.slot_run import SlotRun
 from pipestream.drain.topics_there import await_topic
+from pipestream.drain.wanted import wanted_slots, why_not_in_batches
 from pipestream.errors import LeaseLost, LeaseUnavailable, PipestreamError
-from pipestream.graph.flow import check_drained, topic_targets
+from pipestream.graph.flow import check_drained
 from pipestream.graph.model import Graph
 from pipestream.kafka.broker import Broker
 from pipestream.leases.keeper import LeaseKeeper
 from pipestream.leases.names import is_of_run, name_holder
-from pipestream.leases.store import DesiredState, Lease, LeaseStore
+from pipestream.leases.store import Lease, LeaseStore
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -115,7 +114,8 @@ class _Run:
         if reason := self._refuse() or await_topic(request, self._settings, self._broker, self._refuse):
             self._close(reason)
             return
-        slots = _slot_order(request, _desired(self._leases, request).replicas)
+        _, replicas = self._look()
+        slots = _slot_order(request, replicas)
         self._waiting.extend(slots)
         run_side_by_side(self._work, min(len(slots), limit), self._interrupt)
         if self._waiting:
@@ -143,8 +143,15 @@ class _Run:
             self._errors.append(error)
             self._close("the other slots are left to the next run: their leases cannot be asked for")
 
+    def _look(self) -> tuple[str, int]:
+        """Return why the topic is not to be drained (empty if it is), and in how many slots it is."""
+        graph, topic, lane = self._request.graph, self._request.topic, self._request.lane
+        desired = self._leases.desired(topic)
+        reason = why_not_in_batches(graph, topic, desired, is_live=lane.is_live)
+        return reason, lane.slots(wanted_slots(graph, topic, desired))
+
     def _refuse(self) -> str:
-        return refuse(self._request, self._leases.desired(self._request.topic))
+        return self._look()[0]
 
     def _next_slot(self) -> int | None:
         with self._guard:
@@ -154,11 +161,11 @@ class _Run:
         """Drain a slot if it is free, and return whether there was something to drain."""
         request = self._request
         # Asked again for every slot: stopping a topic, or scaling it down, also holds in the middle of a run.
-        desired = _desired(self._leases, request)
-        if reason := refuse(request, desired):
+        reason, replicas = self._look()
+        if reason:
             self._close(reason)
             return False
-        if slot >= desired.replicas:
+        if slot >= replicas:
             return False
         try:
             lease = _acquire(self._leases, request, slot, self._holder, self._settings.lease_ttl_s)
@@ -167,7 +174,7 @@ class _Run:
             return False
         with LeaseKeeper(self._leases, lease, on_lost=self._on_lease_lost) as keeper:
             faults.reach(faults.LEASE_ACQUIRED)
-            report = self._drain_held(lease, desired.replicas, keeper)
+            report = self._drain_held(lease, replicas, keeper)
         if keeper.lost.is_set():
             self._close("the other slots are left to the next run: a lease was lost")
         if report is None:
@@ -208,15 +215,6 @@ class _Run:
     def _stop(self, slot: int) -> None:
         if self._on_lease_lost is not None:
             self._on_lease_lost(LeaseLost(self._request.lease_name, slot, "the run was asked to end"))
-
-
-def _desired(leases: LeaseStore, request: DrainRequest) -> DesiredState:
-    """Return what is wanted of the topic, as far as this run can give it."""
-    desired = leases.desired(request.topic)
-    node_id = topic_targets(request.graph)[request.topic]
-    # Order across partitions takes one reader of them all.
-    is_ordered = request.graph.node_by_id[node_id].is_ordered
-    return replace(desired, replicas=1 if is_ordered else request.lane.slots(desired.replicas))
 
 
 def _slot_order(request: DrainRequest, replicas: int) -> list[int]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pipestream.deployment.versions import ActiveGraph
+from pipestream.drain.wanted import wanted_slots, why_not_streamed
 from pipestream.errors import PipestreamError
 from pipestream.graph.flow import topic_targets, why_not_drained
 from pipestream.graph.model import Graph
@@ -15,6 +16,8 @@ from pipestream.leases.store import DesiredState, TopicMode
 from pipestream.stream.shares import SlotKey
 
 log = logging.getLogger(__name__)
+
+_WITHOUT_LEASES = DesiredState(mode=TopicMode.STREAMING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +48,13 @@ def find_wanted(
     wanted: dict[SlotKey, StreamSpec] = {}
     for graph_id, active in sorted(graphs.items()):
         graph = active.built.graph
-        for topic, node_id in topic_targets(graph).items():
+        for topic in topic_targets(graph):
             if why_not_drained(graph, topic):
+                continue  # without asking about it
+            state = _ask(desired, topic) if has_leases else _WITHOUT_LEASES
+            if state is None or why_not_streamed(graph, topic, state):
                 continue
-            replicas = 1
-            if has_leases:
-                state = _ask(desired, topic)
-                if state is None or not state.started or state.mode is not TopicMode.STREAMING:
-                    continue
-                # Order across partitions takes one reader of them all.
-                replicas = 1 if graph.node_by_id[node_id].is_ordered else state.replicas
+            replicas = wanted_slots(graph, topic, state)
             for slot in range(min(replicas, partitions.get(topic, 1))):
                 key = SlotKey(lease_name(topic, graph_id), slot)
                 wanted[key] = StreamSpec(topic, replicas, active.built.digest, graph)

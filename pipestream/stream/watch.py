@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipestream.drain.request import HeldSlot
+from pipestream.drain.wanted import wanted_slots, why_not_streamed
 from pipestream.errors import TransientError
-from pipestream.graph.flow import topic_targets, why_not_drained
+from pipestream.graph.flow import topic_targets
 from pipestream.graph.model import Graph
 from pipestream.graph.proto import graph_hash
 from pipestream.kafka.broker import Broker
-from pipestream.leases.store import DesiredState, LeaseStore, TopicMode
+from pipestream.leases.store import DesiredState, LeaseStore
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -40,15 +41,9 @@ def find_wanted(topic: str, slot: int, graph: Graph | None, desired: DesiredStat
         return "its graph is no longer in use"
     if topic not in topic_targets(graph):
         return f"graph {graph.graph_id} no longer drains it"
-    if reason := why_not_drained(graph, topic):
+    if reason := why_not_streamed(graph, topic, desired):
         return reason
-    if not desired.started:
-        return f"{topic} is stopped: `pipestream leases set {topic} --started`"
-    if desired.mode is not TopicMode.STREAMING:
-        return f"{topic} is in batch mode: `pipestream leases set {topic} --mode streaming`"
-    # Order across partitions takes one reader of them all.
-    is_ordered = graph.node_by_id[topic_targets(graph)[topic]].is_ordered
-    replicas = 1 if is_ordered else desired.replicas
+    replicas = wanted_slots(graph, topic, desired)
     if slot >= replicas:
         return f"{topic} has {replicas} replicas now, so slot {slot} is not wanted any more"
     return Wanted(graph, replicas)
