@@ -24,6 +24,7 @@ from pipestream.dead_letters import (
 from pipestream.drain.rebaseline import PlannedMove, PlannedMoves, preview_rebaseline, rebaseline
 from pipestream.errors import RequestInvalid
 from pipestream.leases import open_lease_store
+from pipestream.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +62,7 @@ def find_work(
     }
     preview = preview_action(_request(work, by=""), settings, [graph])
     count = preview.decided.total()
-    subject = f"{params.action.capitalize()} {_plural(count, 'dead letter')} of {graph.graph_id}?"
+    subject = f"{params.action.capitalize()} {counted(count, 'dead letter')} of {graph.graph_id}?"
     body = [*_describe_letters(preview), "", f"Letters that fail after {until:%Y-%m-%d %H:%M:%S} UTC are left alone."]
     return work | {"limit": count or None, "count": count, "subject": subject, "body": "\n".join(body)}
 
@@ -102,7 +103,7 @@ def _find_moves(params: ApprovalParams, graph: Graph, settings: Settings) -> dic
         "topic_id": found.topic_id,
         "moves": [list(astuple(move)) for move in found.moves],
         "count": count,
-        "subject": f"Move {_plural(count, 'head')} of {params.topic} in {graph.graph_id}?",
+        "subject": f"Move {counted(count, 'head')} of {params.topic} in {graph.graph_id}?",
         "body": "\n".join(["| partition | head | new head | effect |", "| --- | --- | --- | --- |", *rows]),
     }
 
@@ -142,7 +143,3 @@ def _describe_letters(preview: Preview) -> list[str]:
 def _cell(text: str) -> str:
     """Return text as code in a Markdown table. Names of errors come from dead letters, which may hold anything."""
     return "`" + " ".join(text.replace("`", "'").replace("|", "/").split())[:200] + "`"
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -16,6 +16,7 @@ from pipestream.live.owner import GuardGone, OwnedServer
 from pipestream.live.tail import LogTail
 from pipestream.live.watch import Sighting, look_at
 from pipestream.views.standing import StandingView
+from pipestream.wording import counted
 from pipestream_airflow.consul_hook import lease_settings
 
 if TYPE_CHECKING:
@@ -79,9 +80,8 @@ class ServerWatch:
         except (PipestreamError, AirflowRuntimeError) as error:  # the second, if Airflow does not give the connection
             return f"; lag unknown: {error}"
         oldest = max((each.oldest_age_s for each in topics), default=0.0)
-        return (
-            f"; lag {sum(each.lag for each in topics)} in {len(topics)} topics, the oldest record waits {oldest:.0f} s"
-        )
+        lag = f"{sum(each.lag for each in topics)} in {counted(len(topics), 'topic')}"
+        return f"; lag {lag}, the oldest record waits {oldest:.0f} s"
 
     def _is_report_due(self, seen: Sighting) -> bool:
         return self._reported is None or seen.at - self._reported.at >= self._operator.report_s

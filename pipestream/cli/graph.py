@@ -14,10 +14,9 @@ import typer
 from pipestream.cli import graph_compare, graph_modules, graph_versions
 from pipestream.cli.options import GraphArgument, JsonOption, examples, read_settings
 from pipestream.cli.output import console, emit_json, note, say
+from pipestream.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pipestream.graph.load import GraphCheck
     from pipestream.wire import PipeDoc
 
@@ -228,16 +227,12 @@ def _tell(file: Path, check: GraphCheck) -> None:
         from pipestream.graph.write import graph_values
 
         written = graph_values(check.graph)  # without the happy-end that the file does not list
-        parts = [_count(written["nodes"], "node"), _count(written.get("edges", []), "edge")]
+        parts = [counted(len(written["nodes"]), "node"), counted(len(written.get("edges", [])), "edge")]
         say(f"{file}: valid (graph {check.graph.graph_id}, {', '.join(parts)})", style="green")
     for problem in check.problems:
         say(str(problem), style="red")
     for warning in check.warnings:
         say(f"warning: {warning}", style="yellow")
-
-
-def _count(parts: Sequence[object], word: str) -> str:
-    return f"{len(parts)} {word}{'' if len(parts) == 1 else 's'}"
 
 
 def _read_document(file: Path) -> PipeDoc:

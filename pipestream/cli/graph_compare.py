@@ -9,6 +9,7 @@ import typer
 
 from pipestream.cli.options import GraphArgument, JsonOption, SinceOption, UntilOption, examples, read_settings
 from pipestream.cli.output import emit_json, note, say, show_table
+from pipestream.wording import counted
 
 if TYPE_CHECKING:
     from pipestream.comparison.compare import Comparison
@@ -65,7 +66,7 @@ def compare(
 
 
 def _show(found: Comparison) -> None:
-    say(f"{found.records} records compared, {found.different} come out differently ({found.seconds:.1f} s)")
+    say(f"{counted(found.records, 'record')} compared, {found.different} come out differently ({found.seconds:.1f} s)")
     for kind, count in sorted(found.kinds.items()):
         say(f"  {kind}: {count}")
     if found.failed_before != found.failed_after:

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from pipestream.cli.options import JsonOption, examples, read_graphs, read_settings
 from pipestream.cli.output import emit_json, say, show_table
+from pipestream.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -151,9 +152,8 @@ def show_changed(changed: Mapping[str, DesiredState], *, json: bool, alone: bool
         emit_json(rows[0] if alone else rows)
         return
     for topic, state in changed.items():
-        replicas = "1 replica" if state.replicas == 1 else f"{state.replicas} replicas"
         mode = f", {state.mode}" if state.mode.value == ModeChoice.STREAMING.value else ""
-        say(f"{topic}: {'started' if state.started else 'stopped'}, {replicas}{mode}")
+        say(f"{topic}: {'started' if state.started else 'stopped'}, {counted(state.replicas, 'replica')}{mode}")
 
 
 def _topics_of(graph: Path | None) -> list[str]:

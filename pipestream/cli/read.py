@@ -12,6 +12,7 @@ import typer
 
 from pipestream.cli.options import JsonOption, examples, read_settings
 from pipestream.cli.output import note, say
+from pipestream.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,8 +69,8 @@ def read(
             for row in rows:
                 sys.stdout.write(dumps(_as_json(row), ensure_ascii=False) + "\n") if json else say(_line(row))
             sys.stdout.flush()
-            note(f"batch {number}: {len(rows)} records")
-    note(f"{total} records")
+            note(f"batch {number}: {counted(len(rows), 'record')}")
+    note(counted(total, "record"))
 
 
 def _batches(reader: OrderedReader, follow: bool) -> Iterator[list[dict[str, Any]]]:

@@ -31,6 +31,7 @@ from pipestream.ledger import Entry, EntryKind, Ledger
 from pipestream.ledger.entries import HeadMove
 from pipestream.offsets.start import start_offsets
 from pipestream.settings import Settings
+from pipestream.wording import counted
 
 
 class HeadsMoved(TerminalError):
@@ -58,8 +59,8 @@ class PlannedMove:
     def describe(self) -> str:
         if self.end == self.start:
             return "stays"
-        count = abs(self.end - self.start)
-        return f"gives up {count} offsets" if self.end > self.start else f"drains {count} offsets again"
+        offsets = counted(abs(self.end - self.start), "offset")
+        return f"gives up {offsets}" if self.end > self.start else f"drains {offsets} again"
 
 
 @dataclass(frozen=True, slots=True)

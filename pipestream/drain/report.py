@@ -16,6 +16,7 @@ from typing import Any
 from pipestream import errors
 from pipestream.errors import Concern, PipestreamError, TerminalError, TransientError
 from pipestream.ledger import Tally
+from pipestream.wording import counted
 
 DRAINED, EMPTY, SKIPPED, FAILED = STATUSES = ("drained", "empty", "skipped", "failed")
 _SUMMED = ("ranges", "recovered_ranges", "tally")
@@ -67,8 +68,9 @@ class DrainReport:
             return [self.reason or f"nothing waits in {self.topic}"]
         out = ", ".join(f"{count} by {edge}" for edge, count in sorted(self.documents_out.items())) or "none"
         recovered = f" and {self.recovered_ranges} recovered" if self.recovered_ranges else ""
+        drained = f"{counted(self.records, 'record')} in {counted(self.ranges, 'range')}{recovered}"
         return [
-            f"{self.topic}: {self.records} records in {self.ranges} ranges{recovered}, {self.seconds:.1f} s",
+            f"{self.topic}: {drained}, {self.seconds:.1f} s",
             f"documents out: {out}; dead letters: {self.dead_letters}",
             *([self.tasks] if self.tasks else []),
         ]

@@ -16,6 +16,7 @@ from pipestream.dead_letters.browse import dead_letter_topics
 from pipestream.dead_letters.fingerprint import fingerprint
 from pipestream.dead_letters.letter import DeadLetter, read_letter
 from pipestream.kafka.scan import find_held, scan
+from pipestream.wording import counted
 
 if TYPE_CHECKING:
     from pipestream.graph.model import Graph
@@ -66,8 +67,8 @@ class LetterNotice:
 
     @property
     def subject(self) -> str:
-        letters = "1 dead letter" if self.count == 1 else f"{self.count} dead letters"
-        return f"{self.graph_id}: {letters}" + (", with a new error" if self.has_new_error else "")
+        new = ", with a new error" if self.has_new_error else ""
+        return f"{self.graph_id}: {counted(self.count, 'dead letter')}{new}"
 
     @property
     def message(self) -> str:

@@ -104,7 +104,7 @@ def test_a_changed_graph_is_compared_on_drained_documents_without_changing_anyth
         {"edge": "first--fused", "reached": 4, "true_before": 1, "true_after": 2},
     ]
     assert "4 records compared, 3 come out differently" in shown.out
-    assert "1 records compared, 0 come out differently" in untested.out
+    assert "1 record compared, 0 come out differently" in untested.out
     assert "condition of first--fused: 1 documents came to it, true for 1 before and 1 after" in untested.out
     assert "the latest 1 of 4 drained offsets" in untested.err
     assert (pipeline.read(next_topic), pipeline.entries(topic), pipeline.group_offsets(topic)) == before
