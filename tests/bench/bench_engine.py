@@ -4,6 +4,9 @@ A call's documents are committed to Kafka when it is answered. The client runs o
 a server. So the rates depend on what else runs; what a call costs the server in CPU time does not, and it is what one
 core can do. Targets, of the echo's rate at 256 in flight: 55 % inline, 25 % with objects of 10 KB; p50 under 10 ms at
 16 (inline); the stream at 1.5 times the unary rate, the batch form at 4 times per core.
+
+A second empty server shows how much of a call's time is the transaction: it commits a record for each call, and does
+nothing else (``bare_transactions.py``).
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import grpc.aio
@@ -32,8 +36,9 @@ from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import (
 from pipestream.gen.pipestream.live.v1.handoff_service_pb2 import HandoffBatchRequest, HandoffBatchResponse
 from pipestream.modules.remote import IDEMPOTENCY_KEY
 from pipestream.rpc.server import run_loop
+from pipestream_testing.bare_transactions import METHOD as BARE
 from pipestream_testing.bench import sized
-from pipestream_testing.courses import FIVE_CONDITIONS, INLINE, make_pipeline, read_keys
+from pipestream_testing.courses import FIVE_CONDITIONS, INLINE, make_pipeline, make_topic, read_keys
 from pipestream_testing.echo_server import METHOD as ECHO
 from pipestream_testing.engine_processes import HANDOFF, EngineProcess
 
@@ -198,16 +203,29 @@ def request_of(datasource_id: str, size_bytes: int) -> IntakeHandoffRequest:
     return request
 
 
-@pytest.fixture
-def echo_server():
+@contextmanager
+def serving(module: str, *arguments: str) -> Iterator[tuple[str, int]]:
+    """Run a server of ``pipestream_testing``; yield its address and its process id."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "pipestream_testing.echo_server", str(port)]
+    command = [sys.executable, "-m", f"pipestream_testing.{module}", str(port), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"ready\n"
         yield f"127.0.0.1:{port}", process.pid
         process.kill()
+
+
+@pytest.fixture
+def echo_server():
+    with serving("echo_server") as server:
+        yield server
+
+
+@pytest.fixture
+def bare_server(settings, unique):
+    with serving("bare_transactions", settings.kafka_bootstrap, make_topic(settings, f"bare.{unique}", 2)) as server:
+        yield server
 
 
 @pytest.fixture
@@ -223,12 +241,15 @@ def engine_server(settings, unique, tmp_path):
     assert engine.stop() == 0, engine.log
 
 
-async def measure_all(echo_server, engine_server, unique) -> tuple[dict[tuple[str, int], list[Round]], int]:
+async def measure_all(
+    echo_server, bare_server, engine_server, unique
+) -> tuple[dict[tuple[str, int], list[Round]], int]:
     """Return the rounds of every kind of call by its name and calls in flight, and how many documents were accepted."""
     inline, large = request_of(f"{unique}-inline", 2_000), request_of(f"{unique}-object", 10_000)
-    echo, engine = Clients(echo_server[0]), Clients(engine_server.address)
+    echo, bare, engine = Clients(echo_server[0]), Clients(bare_server[0]), Clients(engine_server.address)
     small_echo = (echo_server[1], echo.unary(ECHO, inline.SerializeToString()))
     large_echo = (echo_server[1], echo.unary(ECHO, large.SerializeToString()))
+    transaction = (bare_server[1], bare.unary(BARE, inline.SerializeToString()))
     handoff = (engine_server.pid, engine.unary(HANDOFF, inline.SerializeToString(), expect=True))
     with_object = (engine_server.pid, engine.unary(HANDOFF, large.SerializeToString(), expect=True))
     # What is compared is measured one right after the other: the load of the machine changes.
@@ -240,6 +261,7 @@ async def measure_all(echo_server, engine_server, unique) -> tuple[dict[tuple[st
         ("echo, 10 KB", 256): large_echo,
         ("object of 10 KB", 256): with_object,
         ("echo, 2 KB", 16): small_echo,
+        ("transaction alone, 2 KB", 16): transaction,
         ("inline, 2 KB", 16): handoff,
         ("object of 10 KB", 16): with_object,
         ("inline, 2 KB", 1): handoff,
@@ -248,13 +270,13 @@ async def measure_all(echo_server, engine_server, unique) -> tuple[dict[tuple[st
     for _ in range(ROUNDS):
         for (what, in_flight), (server, call) in kinds.items():
             taken[what, in_flight].append(await measure(in_flight, server, call))
-    await echo.close()
-    await engine.close()
+    for clients in (echo, bare, engine):
+        await clients.close()
     return taken, engine.documents
 
 
-def test_engine_against_an_echo(echo_server, engine_server, settings, unique, scenario):
-    taken, accepted = run_loop(measure_all(echo_server, engine_server, unique))
+def test_engine_against_an_echo(echo_server, bare_server, engine_server, settings, unique, scenario):
+    taken, accepted = run_loop(measure_all(echo_server, bare_server, engine_server, unique))
     published = sum(map(len, read_keys(settings, f"pipestream.{unique}.one").values()))
     assert published == accepted, f"{accepted} documents were accepted, {published} published"
     rates = scenario("engine", "Handoffs to the engine, one process, against an empty gRPC echo; in flight")
@@ -274,7 +296,8 @@ def test_engine_against_an_echo(echo_server, engine_server, settings, unique, sc
     waits = scenario("engine-latency", "How long a handoff takes until its documents are committed, p50")
     for (what, in_flight), rounds in taken.items():
         label = f"{what}, {in_flight} in flight"
-        waits.add(label, "ms", *(each.p50_ms for each in rounds), is_rival=what.startswith("echo"))
+        is_rival = what.startswith(("echo", "transaction"))
+        waits.add(label, "ms", *(each.p50_ms for each in rounds), is_rival=is_rival)
     waits.want_of("ms, inline, 16 in flight", "inline, 2 KB, 16 in flight", at_most=10)
     for in_flight in (1, 16, 256):
         p99 = max(each.p99_ms for each in taken["inline, 2 KB", in_flight])
