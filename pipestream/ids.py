@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha1
@@ -27,6 +28,8 @@ _MAX_KEY_LENGTH = 1_024
 
 _STREAMS = uuid.UUID("6f0d3f6e-6ad9-5a35-9f3c-4f9f2e0f7b51")
 _STREAMS_BYTES = _STREAMS.bytes
+# In a UUID, two bits of this digit are always 10.
+_VARIANTS = {f"{digit:x}": f"{digit & 3 | 8:x}" for digit in range(16)}
 
 
 def check_graph_id(value: str, what: str) -> str:
@@ -104,6 +107,15 @@ def derive_stream_id(lane: str, origin: str) -> str:
     return _uuid5(f"{lane}/{origin}")
 
 
+def stream_ids_of(lane: str, topic_id: str, topic: str, partition: int) -> Callable[[int], str]:
+    """Return what derives a stream's id from its record's offset, as ``derive_stream_id`` does for any origin.
+
+    For many records of one partition, in half the time.
+    """
+    shared = _STREAMS_BYTES + f"{lane}/{record_origin(topic_id, topic, partition, 0)}".encode().removesuffix(b"0")
+    return lambda offset: _uuid5_of(b"%b%d" % (shared, offset))
+
+
 def derive_child_id(parent_stream_id: str, node_id: str, branch: str) -> str:
     """Return the stream id of a fan-out child or of a second matching edge's branch."""
     return _uuid5(f"{parent_stream_id}/{node_id}/{branch}")
@@ -112,12 +124,13 @@ def derive_child_id(parent_stream_id: str, node_id: str, branch: str) -> str:
 # The id of one stream is asked for several times while it is processed.
 @lru_cache(maxsize=1_024)
 def _uuid5(name: str) -> str:
-    """Return ``str(uuid.uuid5(_STREAMS, name))``, in a third of the time: no object is made on the way."""
-    digest = bytearray(sha1(_STREAMS_BYTES + name.encode(), usedforsecurity=False).digest()[:16])
-    digest[6] = digest[6] & 0x0F | 0x50
-    digest[8] = digest[8] & 0x3F | 0x80
-    text = digest.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return _uuid5_of(_STREAMS_BYTES + name.encode())
+
+
+def _uuid5_of(data: bytes) -> str:
+    """Return ``str(uuid.uuid5(namespace, name))`` of both as bytes, in a quarter of the time: no object is made."""
+    text = sha1(data, usedforsecurity=False).hexdigest()
+    return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{_VARIANTS[text[16]]}{text[17:20]}-{text[20:32]}"
 
 
 def new_run_id(what: str) -> str:

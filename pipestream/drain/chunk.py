@@ -19,6 +19,7 @@ from pipestream.drain.packing import Packer
 from pipestream.drain.range_task import RangeTask
 from pipestream.engine.carry import Carrier, RecordResult
 from pipestream.engine.dead_letter_record import FOR_GRAPH
+from pipestream.engine.inline_passing import PassedOn, find_inline_passage
 from pipestream.engine.intake import Arrival, Entrance, take_in, take_in_some
 from pipestream.engine.passing import Passage, find_passage
 from pipestream.engine.process import Services
@@ -70,7 +71,12 @@ class ChunkResult:
     @property
     def size_bytes(self) -> int:
         """Return how large the objects and the outputs are."""
-        return sum([result.size_bytes for result in self._results.values()])
+        return _size_of(self._results.values())
+
+    @property
+    def has_objects(self) -> bool:
+        """Tell whether there is something to store."""
+        return any([result.objects for result in self._results.values()])  # noqa: C419 # a fifth of the time
 
     def pack(self, packer: Packer) -> list[tuple[str, bytes]]:
         """Take the documents that may go into segments out of the objects, and return the segments.
@@ -113,6 +119,13 @@ class ChunkResult:
         return Tally(len(results), dict(sent), sum([result.dead_letters for result in results]), dict(decisions))
 
 
+def _size_of(results: Iterable[RecordResult]) -> int:
+    """Return the sum of ``size_bytes`` of results, in a third of the time that asking each takes."""
+    values = [output.value for result in results for output in result.outputs]
+    objects = [data for result in results for data in result.objects.values()]
+    return sum(map(len, filter(None, values))) + sum(map(len, objects))
+
+
 def chunk_processor(
     task: RangeTask,
     graph: Graph,
@@ -143,8 +156,13 @@ class HydratedRecords:
     """Of each arrival: its stream, or why there is none."""
     size_bytes: int
     """Of the records and of the documents that were fetched for them."""
-    came_inline: bool = False
-    """Whether every document was in its record."""
+    passed: Sequence[RecordResult] = ()
+    """The results of records that are passed on as they are. They have no arrivals."""
+
+    @property
+    def passed_bytes(self) -> int:
+        """Return how large the results are that are there already."""
+        return _size_of(self.passed)
 
 
 NO_RECORDS = HydratedRecords((), (), (), 0)
@@ -171,20 +189,28 @@ class ChunkProcessor:
         return self.carry(self.hydrate(records))
 
     def hydrate(self, records: Sequence[InputRecord], most_bytes: int | None = None) -> HydratedRecords:
-        """Decode records and fetch their documents.
+        """Decode records and fetch their documents. Those that only have to be passed on are passed on at once.
 
         :param most_bytes: stop when the fetched documents have so many. Then there are fewer records in the result, and
             at least one.
         """
-        wants_all = not self.doc_ids and not any(record.headers for record in records)
-        arrivals = [self._arrival(record) for record in records if wants_all or self._is_wanted(record)]
+        passed, left = self._pass_inline(records) or ((), [(record, None) for record in records])
+        wants_all = not self.doc_ids and not any(record.headers for record, _ in left)
+        arrivals = [self._arrival(*each) for each in left if wants_all or self._is_wanted(each[0])]
         with self.carrier.services.meter.timed("hydrate"):
             taken = take_in_some(arrivals, self.entrance, self.store, most_bytes)
         if len(taken.streams) < len(arrivals):
             # The rest begins with the first record whose document was not fetched.
             records = records[: records.index(arrivals[len(taken.streams)].record)]
         size_bytes = taken.fetched_bytes + sum([len(record.value or b"") for record in records])
-        return HydratedRecords(records, arrivals[: len(taken.streams)], taken.streams, size_bytes, taken.came_inline)
+        return HydratedRecords(records, arrivals[: len(taken.streams)], taken.streams, size_bytes, passed)
+
+    def _pass_inline(self, records: Sequence[InputRecord]) -> PassedOn | None:
+        """Pass records on with their documents in them, where the node does nothing else; None: nothing is done."""
+        if self.doc_ids or self.pool is not None:
+            return None
+        passage = find_inline_passage(self.entrance, self.carrier.services, self.topic_id)
+        return passage.pass_on(records) if passage is not None else None
 
     def carry(
         self, hydrated: HydratedRecords, patiently: Callable[[Callable[[], Any]], Any] = lambda work: work()
@@ -199,7 +225,7 @@ class ChunkProcessor:
         services = self.carrier.services
         meter = GatheringMeter(services.meter)
         carrier = replace(self.carrier, services=replace(services, meter=meter))
-        passage = find_passage(self.entrance, carrier.services, came_inline=hydrated.came_inline)
+        passage = find_passage(self.entrance, carrier.services)
         each = zip(hydrated.arrivals, hydrated.streams, strict=True)
         results = (self._pass_on(*one, passage) or self._carry(*one, carrier, patiently) for one in each)
         try:
@@ -220,8 +246,9 @@ class ChunkProcessor:
 
     def collect(self, hydrated: HydratedRecords, results: Iterable[RecordResult]) -> ChunkResult:
         """Return the result of a chunk, of which some records may not be wanted and have an empty one."""
-        result = ChunkResult(hydrated.records if len(hydrated.arrivals) < len(hydrated.records) else ())
-        for each in results:
+        is_whole = len(hydrated.records) in (len(hydrated.arrivals), len(hydrated.passed))
+        result = ChunkResult(() if is_whole else hydrated.records)
+        for each in chain(hydrated.passed, results):
             result.put(each)
         return result
 
@@ -273,8 +300,8 @@ class ChunkProcessor:
         """Return the result for a record that is given up; see ``Carrier.give_up``."""
         return self.carrier.give_up(self._arrival(record), error, attempts=attempts, as_dead_letter=as_dead_letter)
 
-    def _arrival(self, record: InputRecord) -> Arrival:
-        return Arrival(record, record_origin(self.topic_id, record.topic, record.partition, record.offset))
+    def _arrival(self, record: InputRecord, stream: PipeStream | None = None) -> Arrival:
+        return Arrival(record, record_origin(self.topic_id, record.topic, record.partition, record.offset), stream)
 
     def _is_wanted(self, record: InputRecord) -> bool:
         """Tell whether a record is for this task. The key of a record is its document's id.

@@ -90,7 +90,7 @@ class _Chunk:
         self._early = in_flight
         self._in_flight = in_flight
         self._counted_bytes = 0
-        self._count(hydrated.size_bytes)
+        self._count(hydrated.size_bytes + hydrated.passed_bytes)
 
     def begin(
         self, processor: ChunkProcessor, patiently: Patience, workers: Workers[RecordResult], early: InFlight
@@ -152,8 +152,9 @@ def _begin(
 
 def _store_then_commit(chunk: _Chunk, committer: ChunkSink, committing: Behind) -> None:
     with committer.processor.carrier.services.meter.timed("dispatch"):
-        committer.store(chunk.result)
-    chunk.is_stored()
+        if chunk.result.has_objects:
+            committer.store(chunk.result)
+            chunk.is_stored()
     faults.reach(faults.CHUNK_STORED)
 
     def commit() -> None:

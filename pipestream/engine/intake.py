@@ -75,8 +75,6 @@ class TakenIn:
     streams: list[PipeStream | PipestreamError]
     """Each with its document inline, or the reason why there is none."""
     fetched_bytes: int
-    came_inline: bool = False
-    """Whether every document was in its record, so that none was fetched."""
 
 
 def take_in(arrivals: Sequence[Arrival], entrance: Entrance, store: ObjectStore) -> list[PipeStream | PipestreamError]:
@@ -105,7 +103,7 @@ def take_in_some(
             if place is not None:
                 wanted.append((index, stream, place))
     if not wanted:
-        return TakenIn(streams, fetched_bytes=0, came_inline=True)
+        return TakenIn(streams, fetched_bytes=0)
     found = fetch_documents(store, [place for _, _, place in wanted], most_bytes)
     if len(found) < len(wanted):
         del streams[wanted[len(found)][0] :]

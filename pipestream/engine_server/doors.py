@@ -146,8 +146,7 @@ class Doors:
         carrier = Carrier(entrance, self._instance, local.services, self._settings)
         is_blocking = local.ways[source.entry_node_id].is_blocking
         meter = GatheringMeter(local.services.meter)
-        # The record is written anew and not appended to, so it is the one of ``process_node`` to the byte.
-        passage = find_passage(entrance, replace(local.services, meter=meter), came_inline=False)
+        passage = find_passage(entrance, replace(local.services, meter=meter))
         topic = intake_topic(source.datasource_id)
         return Door(served, source, carrier, topic, is_blocking, local.packer, meter, passage)
 

@@ -6,7 +6,14 @@ import pytest
 
 from pipestream import topic_names as names
 from pipestream.errors import IdInvalid
-from pipestream.ids import check_graph_id, check_key_part, derive_child_id, derive_stream_id, record_origin
+from pipestream.ids import (
+    check_graph_id,
+    check_key_part,
+    derive_child_id,
+    derive_stream_id,
+    record_origin,
+    stream_ids_of,
+)
 
 
 @pytest.mark.parametrize("value", ["a", "parse-html", "node_1", "0", "x" * 80])
@@ -78,3 +85,9 @@ def test_a_derived_id_is_the_uuid5_of_its_origin(origin):
     namespace = uuid.UUID("6f0d3f6e-6ad9-5a35-9f3c-4f9f2e0f7b51")
     assert derive_stream_id("web", origin) == str(uuid.uuid5(namespace, f"web/{origin}"))
     assert derive_child_id("parent", "node", origin) == str(uuid.uuid5(namespace, f"parent/node/{origin}"))
+
+
+@pytest.mark.parametrize("offset", [0, 7, 10, 2**63 - 1])
+def test_the_ids_of_a_partitions_streams_are_derived_from_their_records(offset):
+    origin = record_origin("topic-id", "intake.web", 10, offset)
+    assert stream_ids_of("web", "topic-id", "intake.web", 10)(offset) == derive_stream_id("web", origin)
