@@ -11,9 +11,11 @@ import gc
 from pyspark.daemon import manager
 
 import pipestream_spark.worker  # noqa: F401
+from pipestream.drain.garbage import collect_rarely
 
 if __name__ == "__main__":
     # What is imported stays. Without it, looking for reference cycles takes a tenth less of a drain's CPU time, and the
     # workers share its memory longer.
     gc.freeze()
+    collect_rarely()
     manager()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from pipestream.drain.garbage import spared_collector
 from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.drain.sub_ranges import commit_sub_ranges, process_sub_range
 from pipestream.drain.window import drain_task
@@ -26,16 +27,20 @@ class LocalRunner:
 
     def __call__(self, tasks: Sequence[RangeTask]) -> Iterator[RangeOutcome]:
         for task in tasks:
-            check_lease = partial(self._check_lease, task.slot)
-            if not task.sub_ranges:
-                yield from drain_task(task, self._settings, check_lease, self._broker)
-                continue
-            numbers = range(len(task.sub_ranges))
-            # All before the first is committed, as on Spark.
-            pieces = [
-                piece for number in numbers for piece in process_sub_range(task, number, self._settings, self._broker)
-            ]
-            yield from commit_sub_ranges(task, pieces, self._settings, check_lease, self._broker)
+            with spared_collector():
+                outcomes = self._run(task)
+            yield from outcomes
+
+    def _run(self, task: RangeTask) -> list[RangeOutcome]:
+        check_lease = partial(self._check_lease, task.slot)
+        if not task.sub_ranges:
+            return drain_task(task, self._settings, check_lease, self._broker)
+        numbers = range(len(task.sub_ranges))
+        # All before the first is committed, as on Spark.
+        pieces = [
+            piece for number in numbers for piece in process_sub_range(task, number, self._settings, self._broker)
+        ]
+        return commit_sub_ranges(task, pieces, self._settings, check_lease, self._broker)
 
     def cancel(self, why: LeaseLost) -> None:
         """Stop the tasks of a slot before their next transaction."""

@@ -1,0 +1,36 @@
+"""Let Python look for reference cycles less often while documents are drained.
+
+The records of a chunk and their results are many objects without cycles, which go as soon as the chunk is committed.
+Looking through them, and through all that a process has imported, took a sixth of the CPU of a drain that passes
+documents on.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# New objects after which Python looks for cycles among them; 700 by default.
+_THRESHOLD = 10_000
+
+
+def collect_rarely() -> None:
+    """Look for cycles less often from now on, unless this process never looks for them."""
+    first, *others = gc.get_threshold()
+    if 0 < first < _THRESHOLD:
+        gc.set_threshold(_THRESHOLD, *others)
+
+
+@contextmanager
+def spared_collector() -> Iterator[None]:
+    """Leave out what is there already when Python looks for cycles.
+
+    Drains of one process may overlap. Then the first that ends ends it for all. The threshold stays.
+    """
+    collect_rarely()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
