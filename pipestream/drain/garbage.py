@@ -24,13 +24,15 @@ def collect_rarely() -> None:
 
 @contextmanager
 def spared_collector() -> Iterator[None]:
-    """Leave out what is there already when Python looks for cycles.
+    """Look for cycles less often, and leave out what is there already; for a process that also does other things.
 
-    Drains of one process may overlap. Then the first that ends ends it for all. The threshold stays.
+    Drains of one process may overlap. Then the first that ends ends it for all.
     """
+    before = gc.get_threshold()
     collect_rarely()
     gc.freeze()
     try:
         yield
     finally:
         gc.unfreeze()
+        gc.set_threshold(*before)

@@ -23,6 +23,7 @@ def test_a_drain_leaves_out_what_was_there_and_gives_it_back():
         assert gc.get_threshold() == (10_000, 10, 10)
 
     assert gc.get_freeze_count() == 0
+    assert gc.get_threshold() == (700, 10, 10)
 
 
 @pytest.mark.parametrize("thresholds", [(0, 10, 10), (50_000, 5, 5)], ids=["never looks", "looks even less often"])
