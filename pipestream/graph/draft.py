@@ -73,20 +73,18 @@ def make_part(section: Section, values: Mapping[str, Any], number: int = 1, **kn
     """
     if any(key not in values for key in section.identity):
         return None
-    attributes = {
-        field.attribute: _made(field.kind, values[field.key])
-        for field in section.fields
-        if field.key in values and field.attribute not in known
-    }
-    attributes |= known
-    for field in section.fields:
-        if field.implied is not None and field.attribute not in attributes:
-            attributes[field.attribute] = field.implied(attributes, number)
+    attributes = dict(known)
+    for key, value in values.items():
+        field = section.by_key.get(key)
+        if field is not None and field.attribute not in known:
+            attributes[field.attribute] = _made(field.kind, value)
+    for attribute, implied in section.implied:
+        if attribute not in attributes:
+            attributes[attribute] = implied(attributes, number)
     if section.others:
         attributes[section.others] = {key: value for key, value in values.items() if key not in section.by_key}
-    for field in section.fields:
-        if field.attribute not in attributes and field.attribute not in section.defaults:
-            attributes[field.attribute] = ""  # it has its problem already, and the rest can still be checked
+    for attribute in section.without_default:
+        attributes.setdefault(attribute, "")  # it has its problem already, and the rest can still be checked
     return section.model(**attributes)
 
 

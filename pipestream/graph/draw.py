@@ -17,6 +17,7 @@ _MARGIN = 30
 _TITLE_LETTERS, _NOTE_LETTERS, _LABEL_LETTERS = 24, 30, 36
 # Characters that XML 1.0 does not allow, not even escaped.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_MERMAID_ENTITIES = {ord(letter): f"#{ord(letter)};" for letter in '"#<>&|`'}
 
 _STYLE = """
 text{font:13px system-ui,sans-serif;fill:#1d2733;text-anchor:middle}
@@ -127,4 +128,7 @@ def _clean(text: str) -> str:
 
 def _mermaid_text(text: str) -> str:
     """Escape text so that Mermaid shows it unchanged: entities for what would end a label or start markup."""
-    return "".join(f"#{ord(letter)};" if letter in '"#<>&|`' or not letter.isprintable() else letter for letter in text)
+    text = text.translate(_MERMAID_ENTITIES)
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else f"#{ord(letter)};" for letter in text)

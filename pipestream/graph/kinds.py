@@ -254,6 +254,21 @@ class Section:
             if not (each.default is MISSING and each.default_factory is MISSING)
         }
 
+    @cached_property
+    def empty(self) -> Any:
+        """Return the model of a section without keys."""
+        return self.model()
+
+    @cached_property
+    def implied(self) -> tuple[tuple[str, Callable[[Mapping[str, Any], int], Any]], ...]:
+        """Return the attributes whose absence depends on others, each with what it means."""
+        return tuple((field.attribute, field.implied) for field in self.fields if field.implied is not None)
+
+    @cached_property
+    def without_default(self) -> tuple[str, ...]:
+        """Return the attributes of the fields for which the model has no default."""
+        return tuple(field.attribute for field in self.fields if field.attribute not in self.defaults)
+
     def schema(self) -> dict[str, Any]:
         return {
             "type": "object",

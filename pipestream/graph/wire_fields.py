@@ -112,7 +112,7 @@ class EnumField:
         if not value:
             return
         owner, name = _owner(message, self.path)
-        enum, prefix = _enum_of(owner, name)
+        enum, prefix = _enum_of(owner.DESCRIPTOR, name)
         word = value.name if isinstance(value, Enum) else value.upper()
         setattr(owner, name, enum.values_by_name[prefix + self.renamed.get(word, word)].number)
 
@@ -121,7 +121,7 @@ class EnumField:
         number = getattr(owner, name)
         if number == 0:
             return None
-        enum, prefix = _enum_of(owner, name)
+        enum, prefix = _enum_of(owner.DESCRIPTOR, name)
         if number not in enum.values_by_number:
             return str(number)
         word = enum.values_by_number[number].name.removeprefix(prefix)
@@ -245,7 +245,7 @@ class _Part:
     section: Section
 
     def put(self, message: Any, value: Any) -> None:
-        if value != self.section.model():
+        if value != self.section.empty:
             part = getattr(message, self.name)
             part.SetInParent()
             fill_message(self.section, value, part)
@@ -271,14 +271,18 @@ class _Parts:
 
 def _owner(message: Any, path: str) -> tuple[Any, str]:
     """Return the message that holds a field, and the field's name."""
+    if "." not in path:
+        return message, path
     *parts, name = path.split(".")
     for part in parts:
         message = getattr(message, part)
     return message, name
 
 
-def _enum_of(message: Any, name: str) -> tuple[EnumDescriptor, str]:
-    enum = message.DESCRIPTOR.fields_by_name[name].enum_type
+@cache
+def _enum_of(descriptor: Any, name: str) -> tuple[EnumDescriptor, str]:
+    """Return the enum of a message's field, and the prefix of its values' names."""
+    enum = descriptor.fields_by_name[name].enum_type
     return enum, enum.values[0].name.removesuffix("UNSPECIFIED")
 
 

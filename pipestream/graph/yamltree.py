@@ -29,6 +29,7 @@ _CONSTANTS = {
     "false": False, "False": False, "FALSE": False,
     ".inf": math.inf, "-.inf": -math.inf, "+.inf": math.inf, ".nan": math.nan,
 }  # fmt: skip
+_NUMBER_STARTS = frozenset("+-.0123456789")
 # Python refuses to read integers of more than 4300 digits; no number of a graph has more than this.
 _MAX_DIGITS = 40
 
@@ -109,25 +110,25 @@ def _build(events: Iterator[Any]) -> Tree | None:
     keys: list[Scalar | None] = []  # for each open mapping, the key that waits for its value
 
     for event in events:
-        if isinstance(event, yaml.DocumentStartEvent):
-            documents += 1
-            if documents > 1:
-                line = event.start_mark.line + 1 if event.start_mark else None
-                raise YamlInvalid(line, "the file holds a second document", "one graph per file")
-        elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
-            open_nodes.pop()
-            keys.pop()
-        elif isinstance(event, yaml.NodeEvent):
+        if isinstance(event, yaml.NodeEvent):
             node = _node(event)
-            if not open_nodes:
-                root = node
-            else:
+            if open_nodes:
                 _attach(open_nodes[-1], keys, node)
+            else:
+                root = node
             if not isinstance(node, Scalar):
                 open_nodes.append(node)
                 keys.append(None)
                 if len(open_nodes) > MAX_DEPTH:
                     raise YamlInvalid(node.line, f"nested more than {MAX_DEPTH} deep")
+        elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
+            open_nodes.pop()
+            keys.pop()
+        elif isinstance(event, yaml.DocumentStartEvent):
+            documents += 1
+            if documents > 1:
+                line = event.start_mark.line + 1 if event.start_mark else None
+                raise YamlInvalid(line, "the file holds a second document", "one graph per file")
     return root
 
 
@@ -162,6 +163,8 @@ def plain_value(text: str, line: int = 0) -> str | int | float | bool | None:
     """Read an unquoted scalar by YAML 1.2's core schema."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
+    if text[0] not in _NUMBER_STARTS:
+        return text
     if len(text) > _MAX_DIGITS:
         if _INTEGER.fullmatch(text) or _FLOAT.fullmatch(text):
             raise YamlInvalid(line, f"a number of {len(text)} characters", "put quotes around it if it is text")
