@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import Asset, AssetWatcher
 
-from pipestream.graph.flow import destination_of, fed_topics, why_not_drained
+from pipestream.graph.flow import destination_of, why_not_drained
 from pipestream.graph.order import drain_order
 from pipestream.topic_names import intake_topic, node_topic
 from pipestream_airflow.lag_trigger import LagTrigger
@@ -48,9 +48,12 @@ def complete_hours_asset(graph_id: str, datasource_id: str) -> Asset:
     return Asset(name=name, uri=f"pipestream://complete/{graph_id}/{datasource_id}", group=GROUP)
 
 
-def written_assets(graph: Graph) -> dict[str, list[Asset]]:
-    """Return the assets that draining each topic of a graph can update."""
-    return {topic: [topic_asset(each) for each in sorted(fed)] for topic, fed in fed_topics(graph).items()}
+def written_assets(feeds: Mapping[str, Sequence[str]]) -> dict[str, list[Asset]]:
+    """Return the assets that draining each topic of a graph can update.
+
+    :param feeds: the graph's ``fed_topics``.
+    """
+    return {topic: [topic_asset(each) for each in sorted(fed)] for topic, fed in feeds.items()}
 
 
 def find_updated(assets: Sequence[Asset], graph: Graph, documents_out: Mapping[str, int]) -> list[Asset]:

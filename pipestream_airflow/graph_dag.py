@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, AssetAny, CronDataIntervalTimetable, TaskGroup, TriggerRule
 from airflow.sdk.definitions.param import ParamsDict
 
+from pipestream.graph.flow import fed_topics
 from pipestream.graph.model import ON_ARRIVAL
 from pipestream.graph.order import DrainStep, drain_order
 from pipestream.ids import graph_dag_id
@@ -22,10 +24,13 @@ from pipestream_airflow.hours_operator import CompleteHoursOperator
 from pipestream_airflow.report_operator import ReportOperator
 from pipestream_airflow.retry_policy import ErrorTreePolicy
 from pipestream_airflow.run_form import form
+from pipestream_airflow.task_copies import copy_task, run_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+    from airflow.sdk import Asset
 
     from pipestream.graph.model import Graph
     from pipestream.settings import Settings
@@ -35,7 +40,7 @@ START_DATE = datetime(2026, 1, 1, tzinfo=UTC)
 """Fixed, because it is part of the DAG's version. No past intervals are run from it."""
 NOT_CRON = ("@once", "@continuous")
 """Presets that are not cron expressions; Airflow does not backfill them."""
-TASK_DEFAULTS = {
+TASK_DEFAULTS: dict[str, Any] = {
     "retries": 2,
     "retry_delay": timedelta(seconds=30),
     "retry_exponential_backoff": 2.0,
@@ -58,7 +63,8 @@ def build_graph_dag(
     :param on_age_at_risk: called by the first task if documents will be older than the graph's target.
     :param on_dead_letters: notifiers, which the last task of a run calls if it left dead letters.
     """
-    steps = drain_order(graph, settings.cycle_passes)
+    feeds = fed_topics(graph)
+    steps = drain_order(graph, settings.cycle_passes, feeds)
     dag = DAG(
         graph_dag_id(graph.graph_id),
         description=graph.description.strip().partition("\n")[0] or graph.name or None,
@@ -78,12 +84,12 @@ def build_graph_dag(
     report = ReportOperator(
         dag=dag, task_id="report", graph_id=graph.graph_id, graph_file=str(file), on_dead_letters=on_dead_letters
     ).as_teardown()
-    drains = _drain_tasks(dag, graph, file, steps, settings)
+    drains = _drain_tasks(dag, graph, file, steps, written_assets(feeds), settings)
     last = [report, *_hours_tasks(dag, graph, file)]
     for task, step in zip(drains, steps, strict=True):
-        task.set_upstream([drains[index] for index in step.after] if step.after else check)
+        run_after(task, [drains[index] for index in step.after] or [check])
     for task in last:
-        task.set_upstream([check, *drains])
+        run_after(task, [check, *drains])
     # Last: Airflow copies what a DAG has here into each task that is made later, which took half of the parse. Past the
     # DAG's own setter: that checks the form's defaults against their JSON schemas, which took another fifth. A test
     # checks them, and Airflow checks the form of each run.
@@ -152,14 +158,19 @@ def _name(step: DrainStep, cluster_id: str) -> str:
 
 
 def _drain_tasks(
-    dag: DAG, graph: Graph, file: Path, steps: Sequence[DrainStep], settings: Settings
+    dag: DAG,
+    graph: Graph,
+    file: Path,
+    steps: Sequence[DrainStep],
+    written: Mapping[str, Sequence[Asset]],
+    settings: Settings,
 ) -> list[DrainOperator]:
     """Return the drain tasks in the order of the steps, with those of a stage in a group of their own.
 
     A stage of one topic needs no group. Task ids do not contain the group's, so a task keeps its id and its history
     when the graph gets another node.
     """
-    stages, written = stages_of(steps), written_assets(graph)
+    stages = stages_of(steps)
     width = len(str(max(stages, default=1)))
     groups: dict[int, TaskGroup] = {}
     sizes = Counter(stages)
@@ -172,30 +183,36 @@ def _drain_tasks(
             group_display_name=f"{stage:0{width}d}. " + ("intake" if stage == 1 else "drained side by side"),
             tooltip=f"{sizes[stage]} topics that may be drained at the same time",
         )
-    # Without the DAG, and added to it afterwards: Airflow copies a DAG's defaults and parameters for each task that is
-    # made with it, which took a tenth of a parse.
-    defaults: dict[str, Any] = TASK_DEFAULTS | {"owner": owner_of(graph)}
-    tasks = [
-        DrainOperator(
-            **defaults,
-            task_id=task_id,
-            task_group=groups.get(stage),
+    names = task_ids(steps, graph.cluster_id)
+    # With the longest id, because only this task's id is checked by Airflow. Without the DAG, because the copies must
+    # not be in it yet.
+    pattern = DrainOperator(
+        **TASK_DEFAULTS,
+        owner=owner_of(graph),
+        task_id=max(names, key=len, default="drain"),
+        topic="",
+        graph_file=str(file),
+        consul_conn_id=settings.consul_conn_id,
+        pool=POOL,
+        # A topic in which nothing waits is skipped; the topics behind it must still be drained.
+        trigger_rule=TriggerRule.NONE_FAILED,
+    )
+    tasks = []
+    for step, stage, name in zip(steps, stages, names, strict=True):
+        task = copy_task(
+            pattern,
+            task_id=name,
             topic=step.topic,
-            graph_file=str(file),
-            consul_conn_id=settings.consul_conn_id,
-            pool=POOL,
             # Airflow starts several runs of a backfill at once, next to the scheduled ones. Behind intake they share a
             # lane: each waits for its turn. Without that, it would be skipped because another run has the lease.
             max_active_tis_per_dag=None if step.kind is TopicKind.INTAKE else 1,
-            # A topic in which nothing waits is skipped; the topics behind it must still be drained.
-            trigger_rule=TriggerRule.NONE_FAILED,
             doc_md=_describe_step(graph, step),
             inlets=[topic_asset(step.topic)],
-            outlets=written[step.topic],
+            outlets=[*written[step.topic]],
         )
-        for step, stage, task_id in zip(steps, stages, task_ids(steps, graph.cluster_id), strict=True)
-    ]
-    dag.add_tasks(tasks)
+        with groups.get(stage) or nullcontext():
+            dag.add_task(task)
+        tasks.append(task)
     return tasks
 
 

@@ -32,16 +32,18 @@ class DrainStep:
     """The steps, by index, that must end before this one starts."""
 
 
-def drain_order(graph: Graph, cycle_passes: int) -> list[DrainStep]:
+def drain_order(graph: Graph, cycle_passes: int, feeds: Mapping[str, Sequence[str]] | None = None) -> list[DrainStep]:
     """Return the drains of one run, each after all that can feed it.
 
     Topics that feed each other in a cycle are drained ``cycle_passes`` times in turn. Documents that are still in the
     cycle then wait for the next run. The same graph always gives the same steps.
+
+    :param feeds: the graph's ``fed_topics``, where the caller has them already.
     """
     if cycle_passes < 1:
         raise ValueError(f"cycle_passes must be positive, not {cycle_passes}")
     drained = {each.topic: each for each in drained_topics(graph)}
-    feeds = fed_topics(graph)
+    feeds = fed_topics(graph) if feeds is None else feeds
     fed_by: dict[str, list[str]] = {topic: [] for topic in drained}
     for topic, targets in feeds.items():
         for target in targets:

@@ -417,6 +417,19 @@ def test_names_that_would_make_the_same_task_are_an_import_error(dags_folder, wr
 CONNECTED = CHAIN.replace("entry: parse}", "entry: parse, schedule: '@daily', connector: {kind: folder, path: /in}}")
 
 
+def test_a_task_id_that_is_too_long_for_airflow_is_an_import_error(dags_folder, write_graph):
+    long = f"{'urgent' * 30}.documents"
+    write_graph("chain.yaml", CHAIN.replace("to: enrich}", f"to: enrich, topic: {long}}}").replace("enrich", "e" * 60))
+    write_graph("cycle.yaml", CYCLE)
+
+    bag = parse(dags_folder)
+
+    assert "pipestream_cycle" in bag.dags
+    assert "pipestream_chain" not in bag.dags
+    (message,) = bag.import_errors.values()
+    assert "cannot become the DAG pipestream_chain: The key has to be less than 250 characters" in message
+
+
 def test_a_datasource_with_a_connector_has_a_dag_that_ingests_on_its_schedule(dags_folder, write_graph):
     file = write_graph("chain.yaml", CONNECTED)
 

@@ -8,6 +8,7 @@ import pytest
 from airflow.sdk import Asset
 
 from pipestream.errors import LeaseStoreUnavailable
+from pipestream.graph.flow import fed_topics
 from pipestream.graph.load import load_graph
 from pipestream.settings import load_settings
 from pipestream.views.standing import TopicStanding
@@ -180,7 +181,7 @@ def test_a_drain_updates_the_assets_of_the_topics_that_it_wrote_to(arriving, uni
     graph, second = arriving.graph, f"pipestream.{unique}.second"
     (edge,) = (edge for edge in graph.edges if edge.to_node_id == "second")
 
-    assets = written_assets(graph)[f"intake.{unique}"]
+    assets = written_assets(fed_topics(graph))[f"intake.{unique}"]
 
     assert topic_asset(second) in assets
     assert find_updated(assets, graph, {edge.edge_id: 2, "happy-end": 1}) == [topic_asset(second)]
