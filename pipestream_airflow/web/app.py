@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.staticfiles import StaticFiles
@@ -25,7 +26,23 @@ from pipestream_airflow.web.routes import (
 )
 from pipestream_airflow.web.services import Services
 
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
 STATIC = Path(__file__).parent / "static"
+
+
+class PageFiles(StaticFiles):
+    """The page's files.
+
+    A browser asks each time whether a file has changed. Otherwise, after an update, it could mix modules of both
+    versions, which import each other.
+    """
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
 
 
 def create_app(services: Services | None = None) -> FastAPI:
@@ -44,5 +61,5 @@ def create_app(services: Services | None = None) -> FastAPI:
     api.add_api_route("/openapi.json", app.openapi, dependencies=READS, include_in_schema=False)
     app.include_router(api)
     app.include_router(metrics.router)
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.mount("/static", PageFiles(directory=STATIC), name="static")
     return app

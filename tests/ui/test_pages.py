@@ -160,7 +160,11 @@ def test_a_graph_with_an_error_shows_it_at_its_line(page: Visit, pipeline: Pipel
     assert broken != text
     line = 1 + broken[: broken.index("titel")].count("\n")
     editor.fill(broken)
-    expect(page.page.get_by_test_id("problems")).to_contain_text("titel")
+    problems = page.page.get_by_test_id("problems")
+    expect(problems).to_contain_text("titel")
+    # The mark stands below the place that it points at.
+    shown = problems.get_by_label("Place in the condition").inner_text().rstrip().splitlines()
+    assert shown[0][len(shown[-1]) - 1 :].startswith(".titel")
     expect(page.page.locator(f'.ps-bad[data-line="{line}"]')).to_be_visible()
     expect(page.page.get_by_role("button", name="Apply")).to_be_disabled()
 

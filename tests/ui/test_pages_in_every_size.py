@@ -24,7 +24,7 @@ ROUTES = ("pipelines", "pipeline-documents", "pipeline-state", "pipeline-ledger"
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280, 1920])
+@pytest.mark.parametrize("width", [390, 768, 1280, 1920])
 def test_no_page_is_wider_than_the_window(
     browser: Browser, web: WebServer, pipeline: Pipeline, width: int, theme: Literal["light", "dark"]
 ) -> None:
@@ -35,6 +35,7 @@ def test_no_page_is_wider_than_the_window(
             box = page.page.locator(".pipestream")
             assert box.evaluate("box => box.scrollWidth <= box.clientWidth"), route
             assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), route
+            expect(page.page.locator(".pipestream nav [aria-current=page]")).to_be_in_viewport(ratio=0.99)
         assert page.complaints == []
 
 
@@ -46,6 +47,21 @@ def test_the_picture_is_used_with_the_keyboard_alone(page: Visit, pipeline: Pipe
     expect(details).to_contain_text("fail_on_bad")
     details.get_by_role("button", name="Close details").press("Enter")
     expect(details).to_have_count(0)
+
+
+def test_on_a_phone_a_focused_node_and_its_details_come_into_view(
+    browser: Browser, web: WebServer, pipeline: Pipeline
+) -> None:
+    with visit(browser, web, width=390) as page:
+        page.open("pipelines", pipeline=pipeline.graph.graph_id)
+        expect(page.node("second")).not_to_be_in_viewport()
+        page.page.get_by_role("button", name="Zoom in").focus()
+        while page.page.evaluate("document.activeElement.dataset.node") != "second":
+            page.page.keyboard.press("Shift+Tab")
+        expect(page.node("second")).to_be_in_viewport(ratio=1)
+        page.page.keyboard.press("Enter")
+        expect(page.page.get_by_label("Details", exact=True).get_by_role("heading").first).to_be_in_viewport()
+        assert page.complaints == []
 
 
 def test_a_viewer_sees_why_a_change_was_refused(browser: Browser, web: WebServer, pipeline: Pipeline) -> None:

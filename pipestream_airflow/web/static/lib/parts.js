@@ -1,5 +1,5 @@
 // Parts that all pages share: frame, states of loading and failure, numbers, tables.
-import { Chakra, React, Router, html, useEffect } from "./react.js";
+import { Chakra, React, Router, html, useEffect, useRef } from "./react.js";
 
 const { Alert, Badge, Box, Button, Code, Flex, Heading, HStack, Skeleton, Stack, Table, Text } = Chakra;
 
@@ -45,6 +45,11 @@ export function Page({ route, title, actions, children }) {
       document.title = before;
     };
   }, [title]);
+  // On a phone the tabs are wider than the window; the one that is open should be among the visible ones.
+  const current = useRef(null);
+  useEffect(() => {
+    current.current?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [route]);
   const [values] = usePageState();
   const pipeline = values.pipeline;
   return html`
@@ -55,6 +60,7 @@ export function Page({ route, title, actions, children }) {
             (page) => html`
               <${Box}
                 key=${page.route}
+                ref=${page.route === route ? current : undefined}
                 as=${Router.Link}
                 to=${pageLink(page.route, page.route === "pipelines" ? {} : { pipeline })}
                 aria-current=${page.route === route ? "page" : undefined}
@@ -230,7 +236,7 @@ export function Source({ text, label, maxHeight = "360px" }) {
 }
 
 export const Mono = ({ children, ...more }) =>
-  html`<${Text} as="span" fontFamily="mono" fontSize="xs" wordBreak="break-all" ...${more}>${children}<//>`;
+  html`<${Text} as="span" fontFamily="mono" fontSize="xs" overflowWrap="anywhere" ...${more}>${children}<//>`;
 
 export function Section({ title, children, actions, id }) {
   return html`

@@ -70,6 +70,14 @@ export function Picture({ layout, numbers, counts, selected, onSelect, height, l
     });
   }, [size?.width, size?.height, layout]);
 
+  /** Show a box that got the focus by keyboard, if it is outside of what is visible. */
+  const reveal = (key) => (event) => {
+    const frame = box.current.getBoundingClientRect();
+    const found = event.currentTarget.getBoundingClientRect();
+    const isVisible = found.left >= frame.left && found.right <= frame.right && found.top >= frame.top && found.bottom <= frame.bottom;
+    if (!isVisible && event.currentTarget.matches(":focus-visible")) goTo(key);
+  };
+
   const chosen = selected?.kind === "edge" ? layout.lines.find((line) => line.edge_id === selected.id)?.start : selected?.id;
 
   // A large graph, or any graph on a phone: begin at its left end, where documents come in, and let the reader move.
@@ -174,14 +182,15 @@ export function Picture({ layout, numbers, counts, selected, onSelect, height, l
                     (line, index) => html`
                       <${Line} key=${`${line.edge_id}-${index}`} line=${line} marker=${marker} counts=${counts?.[line.edge_id]}
                         isSelected=${selected?.kind === "edge" && selected.id === line.edge_id}
-                        onChoose=${line.edge_id && onSelect ? choose({ kind: "edge", id: line.edge_id }) : undefined} still=${still} />
+                        onChoose=${line.edge_id && onSelect ? choose({ kind: "edge", id: line.edge_id }) : undefined}
+                        onFocus=${reveal(line.start)} still=${still} />
                     `,
                   )}
                   ${layout.boxes.map(
                     (each) => html`
                       <${Node} key=${each.key} box=${each} numbers=${numbers?.[each.key]} still=${still}
                         isSelected=${selected?.kind === "node" && selected.id === each.key}
-                        onChoose=${onSelect ? choose({ kind: "node", id: each.key }) : undefined} />
+                        onChoose=${onSelect ? choose({ kind: "node", id: each.key }) : undefined} onFocus=${reveal(each.key)} />
                     `,
                   )}
                   ${still ? null : layout.lines.map((line, index) => html`<${Label} key=${`${line.edge_id}-${index}`} line=${line} counts=${counts?.[line.edge_id]} />`)}
@@ -228,7 +237,7 @@ const onEnter = (act) => (event) => {
   }
 };
 
-function Line({ line, marker, counts, isSelected, onChoose, still }) {
+function Line({ line, marker, counts, isSelected, onChoose, onFocus, still }) {
   const isDead = isNeverTrue(counts);
   const dashed = line.transport === "fused" || line.transport === "engine";
   const colour = isSelected
@@ -243,7 +252,7 @@ function Line({ line, marker, counts, isSelected, onChoose, still }) {
   return html`
     <g className="ps-line" role=${onChoose ? "button" : undefined} tabIndex=${onChoose ? 0 : undefined} aria-label=${onChoose ? name : undefined}
       aria-pressed=${onChoose ? isSelected : undefined} data-edge=${line.edge_id || undefined}
-      onClick=${onChoose} onKeyDown=${onChoose ? onEnter(onChoose) : undefined} style=${{ cursor: onChoose ? "pointer" : undefined }}>
+      onClick=${onChoose} onFocus=${onChoose ? onFocus : undefined} onKeyDown=${onChoose ? onEnter(onChoose) : undefined} style=${{ cursor: onChoose ? "pointer" : undefined }}>
       ${onChoose ? html`<path d=${line.path} fill="none" stroke="transparent" strokeWidth="16" />` : null}
       <path d=${line.path} fill="none" stroke=${colour} strokeWidth=${isSelected ? 3 : still ? 2.5 : 1.6}
         strokeDasharray=${isDead ? "2 5" : dashed ? "7 5" : undefined} opacity=${isDead ? 0.6 : 1} markerEnd=${`url(#${marker})`} />
@@ -285,7 +294,7 @@ function countWords(counts) {
   return words;
 }
 
-function Node({ box, numbers, isSelected, onChoose, still }) {
+function Node({ box, numbers, isSelected, onChoose, onFocus, still }) {
   const colour = COLOURS[box.kind] ?? COLOURS.processor;
   const isRound = box.kind === "datasource" || box.kind === "sink";
   const busy = numbers?.holders > 0;
@@ -299,7 +308,7 @@ function Node({ box, numbers, isSelected, onChoose, still }) {
   return html`
     <g className="ps-node" transform=${`translate(${box.x} ${box.y})`} role=${onChoose ? "button" : undefined} tabIndex=${onChoose ? 0 : undefined}
       aria-label=${onChoose ? name.join(", ") : undefined} aria-pressed=${onChoose ? isSelected : undefined} data-node=${box.key}
-      onClick=${onChoose} onKeyDown=${onChoose ? onEnter(onChoose) : undefined} style=${{ cursor: onChoose ? "pointer" : undefined }}>
+      onClick=${onChoose} onFocus=${onChoose ? onFocus : undefined} onKeyDown=${onChoose ? onEnter(onChoose) : undefined} style=${{ cursor: onChoose ? "pointer" : undefined }}>
       ${still ? null : html`<title>${name.join("\n")}</title>`}
       <rect className="ps-box" width=${box.width} height=${box.height} rx=${isRound ? 20 : 8} fill="var(--chakra-colors-bg-panel)"
         stroke=${isSelected ? "var(--chakra-colors-brand-solid)" : "var(--chakra-colors-border-emphasized)"} strokeWidth=${isSelected ? 3 : 1.2}

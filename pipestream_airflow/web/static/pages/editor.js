@@ -6,7 +6,7 @@ import { Changes } from "../lib/changes.js";
 import { Facts, Failure } from "../lib/parts.js";
 import { Compare } from "./compare.js";
 
-const { Alert, Box, Button, HStack, Stack, Text } = Chakra;
+const { Alert, Box, Button, Code, HStack, Stack, Text } = Chakra;
 
 /** @param id the pipeline; undefined for a new one. @param base the version that is edited. */
 export function Editor({ id, base, text: initial, onApplied }) {
@@ -109,6 +109,17 @@ function TextArea({ area, text, onText, problems }) {
   `;
 }
 
+/** What is wrong. Further lines show the place in a condition, with a mark below it, so their columns must stay. */
+function Message({ text }) {
+  const [said, ...place] = text.split("\n");
+  return html`
+    <${Box} display="inline">
+      ${said}
+      ${place.length ? html`<${Code} as="pre" display="block" mt="1" p="2" fontSize="xs" overflowX="auto" tabIndex="0" aria-label="Place in the condition">${place.join("\n")}<//>` : null}
+    <//>
+  `;
+}
+
 function Problems({ problems, onGoTo }) {
   if (problems === null) return null;
   if (!problems.length) return html`<${Alert.Root} status="success"><${Alert.Indicator} /><${Alert.Title}>No problems<//><//>`;
@@ -123,7 +134,7 @@ function Problems({ problems, onGoTo }) {
                 ? html`<${Button} size="xs" variant="outline" mr="2" onClick=${() => onGoTo(each.line)}>line ${each.line}<//>`
                 : null}
               ${each.field ? html`<${Text} as="span" fontFamily="mono" fontSize="xs" color="fg.muted">${each.field}: <//>` : null}
-              <${Text} as="span">${each.message}<//>
+              <${Message} text=${each.message} />
               ${each.hint ? html`<${Text} color="fg.muted" fontSize="xs" mt="1">${each.hint}<//>` : null}
             <//>
           `,

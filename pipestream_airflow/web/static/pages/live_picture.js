@@ -1,5 +1,5 @@
 // The picture of one pipeline with what is going on in it, and a panel for the part that is chosen.
-import { Chakra, html, useMemo } from "../lib/react.js";
+import { Chakra, html, useEffect, useMemo, useRef } from "../lib/react.js";
 import { path, useQuery } from "../lib/api.js";
 import { count, duration } from "../lib/format.js";
 import { Boundary, Empty, Failure, Figure, Figures, Unavailable, pageLink } from "../lib/parts.js";
@@ -15,6 +15,11 @@ export function LivePicture({ detail, values, set }) {
   const live = query.data;
   const state = useQuery(path`pipelines/${pipeline.id}/state`, { every: 10, enabled: pipeline.version !== null }).data;
   const numbers = useMemo(() => (live && picture ? boxNumbers(live, picture, state) : undefined), [live, picture, state]);
+  const panel = useRef(null);
+  // In a narrow window the panel is below the picture, where nobody would see that it has opened.
+  useEffect(() => {
+    if (panel.current?.getBoundingClientRect().top > 0.8 * window.innerHeight) panel.current.scrollIntoView({ block: "start" });
+  }, [values.node, values.edge]);
   const counts = useMemo(() => (live ? Object.fromEntries(live.edges.map((edge) => [edge.id, edgeCounts(edge)])) : {}), [live]);
   if (!layout) {
     return html`<${Empty} title="There is no picture">The graph cannot be read. Its problems are above; the tab Edit has its text.<//>`;
@@ -34,7 +39,7 @@ export function LivePicture({ detail, values, set }) {
         <//>
         ${selected
           ? html`
-              <${Box} as="aside" aria-label="Details" width=${{ base: "100%", xl: "440px" }} flexShrink="0" borderWidth="1px" borderRadius="md" bg="bg.panel" p="4" position="relative">
+              <${Box} ref=${panel} as="aside" aria-label="Details" width=${{ base: "100%", xl: "440px" }} flexShrink="0" borderWidth="1px" borderRadius="md" bg="bg.panel" p="4" position="relative">
                 <${CloseButton} position="absolute" right="2" top="2" size="sm" aria-label="Close details" onClick=${() => set({ node: "", edge: "" })} />
                 <${Boundary} key=${`${selected.kind}:${selected.id}`} what="This part">
                   ${selected.kind === "node"
