@@ -43,7 +43,7 @@ def test_the_picture_is_used_with_the_keyboard_alone(page: Visit, pipeline: Pipe
     page.open("pipelines", pipeline=pipeline.graph.graph_id)
     page.node("second").focus()
     page.page.keyboard.press("Enter")
-    details = page.page.get_by_label("Details")
+    details = page.page.get_by_label("Details", exact=True)
     expect(details).to_contain_text("fail_on_bad")
     details.get_by_role("button", name="Close details").press("Enter")
     expect(details).to_have_count(0)
