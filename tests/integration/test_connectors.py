@@ -140,24 +140,24 @@ def _secrets(plain):
 
 
 POINTS = (f"{faults.UPLOAD_RECORDED}=kill@2", f"{faults.OUTBOX_PUBLISHED}=kill", f"{faults.CONNECTOR_UPLOADED}=kill@2")
+ROWS = 600
 
 
 def test_a_connector_that_is_killed_at_each_step_publishes_each_document_once(
     settings, datasource, config_file, tmp_path
 ):
     file = tmp_path / "rows.jsonl"
-    # More than one batch of 500, so that a part is remembered and a part is not.
-    file.write_text("".join(f'{{"n": {number}}}\n' for number in range(700)))
     source = datasource("jsonl", path=str(file), id=["n"])
 
     for number, point in enumerate(POINTS):
+        # More than one batch of 500 for each run, whatever the one before has finished.
+        with file.open("a") as opened:
+            opened.writelines(f'{{"n": {number * ROWS + row}}}\n' for row in range(ROWS))
         fault = {faults.VARIABLE: point, "PIPESTREAM_CONFIG": str(config_file)}
         command = [sys.executable, "-c", INGEST, source.datasource_id, "jsonl", json.dumps(source.connector.options)]
         done = subprocess.run(command, env={**os.environ, **fault}, capture_output=True, text=True, timeout=300)
-        assert done.returncode == -signal.SIGKILL, done.stderr
-        with file.open("a") as opened:
-            opened.write(f'{{"n": {700 + number}}}\n')
+        assert done.returncode == -signal.SIGKILL, f"{point}: {done.stderr}"
     ingest(settings, source)
 
     found = published(settings, source)
-    assert len(found) == len(set(found)) == 700 + len(POINTS)
+    assert len(found) == len(set(found)) == ROWS * len(POINTS)
