@@ -14,12 +14,12 @@ from queue import SimpleQueue
 from typing import Any
 
 import grpc
-import grpc.aio
 
 from pipestream.kafka.records import OutputRecord
 from pipestream.kafka.writer import TransactionalWriter
 from pipestream.rpc.server import run_loop
 from pipestream.settings import Settings
+from pipestream_testing.echo_server import serve_alone
 
 METHOD = "/bench.Bare/Call"
 
@@ -62,13 +62,7 @@ async def main() -> None:
     waiting: SimpleQueue[Waiting] = SimpleQueue()
     arguments = (waiting, asyncio.get_running_loop(), Settings(kafka_bootstrap=bootstrap), topic)
     threading.Thread(target=_commit, args=arguments, daemon=True).start()
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((_Bare(waiting),))
-    server.add_insecure_port(f"127.0.0.1:{port}")
-    await server.start()
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    await asyncio.Event().wait()
+    await serve_alone(_Bare(waiting), port)
 
 
 if __name__ == "__main__":

@@ -23,10 +23,11 @@ async def _answer(request: bytes, _context: Any) -> bytes:
     return request[:64]
 
 
-async def main() -> None:
+async def serve_alone(handler: grpc.GenericRpcHandler, port: str) -> None:
+    """Serve calls until the process is killed; the line ``ready`` says from when on."""
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((_Echo(),))
-    server.add_insecure_port(f"127.0.0.1:{sys.argv[1]}")
+    server.add_generic_rpc_handlers((handler,))
+    server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
@@ -34,4 +35,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    run_loop(main())
+    run_loop(serve_alone(_Echo(), sys.argv[1]))
