@@ -114,6 +114,8 @@ def _start(
     if not verbose:
         # If a broker is gone, its client logs a hundred lines above the one that says what to do.
         logging.getLogger("pipestream.kafka.clients").setLevel(logging.CRITICAL)
+        # Only that it waits for a broker, so that a command is not silent for half a minute.
+        logging.getLogger("pipestream.kafka.errors").setLevel(logging.WARNING)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +14,8 @@ from confluent_kafka import KafkaError, KafkaException
 from pipestream.errors import BrokerRefused, BrokerUnavailable, TopicMissing
 from pipestream.kafka.connection import find_refusal
 from pipestream.settings import Settings
+
+log = logging.getLogger(__name__)
 
 _TOPIC_MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _REFUSED = (
@@ -55,6 +59,8 @@ _EXPIRED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 _MOVING_PAUSE_S = 0.1
+# A broker answers within milliseconds. After so long, somebody who waits wants to know for whom.
+_SILENCE_S = 3.0
 
 Answer = TypeVar("Answer")
 
@@ -98,11 +104,25 @@ def ask_patiently(ask: Callable[[], Answer], timeout_s: float) -> Answer:
 
 @contextmanager
 def explain_errors(settings: Settings, topic: str = "") -> Iterator[None]:
-    """Turn the client's errors into ours; ``topic`` is what the question is about."""
+    """Turn the client's errors into ours, and say in the log that an answer is long in coming.
+
+    :param topic: what the question is about.
+    """
+    notice = threading.Timer(_SILENCE_S, _tell_of_silence, (settings,))
+    notice.daemon = True
+    notice.start()
     try:
         yield
     except KafkaException as error:
         raise explain(error.args[0], settings, topic) from error
+    finally:
+        notice.cancel()
+
+
+def _tell_of_silence(settings: Settings) -> None:
+    """Say who is waited for: the client itself reports nothing until a call ends."""
+    address, timeout_s = settings.kafka_bootstrap, settings.kafka_timeout_s
+    log.warning("Kafka at %s has not answered for %g s; waiting up to %g s", address, _SILENCE_S, timeout_s)
 
 
 def explain(error: KafkaError, settings: Settings, topic: str = "") -> TopicMissing | BrokerRefused | BrokerUnavailable:
