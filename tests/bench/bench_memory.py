@@ -27,7 +27,7 @@ CHUNK_BYTES = sized(16, 4) * MEGABYTE
 # All ranges hold more than may be in flight: below that, a range needs less memory the shorter it is, which tells
 # nothing about long ones.
 RECORDS = sized((200_000, 1_000_000), (18_000, 36_000))
-LARGE_DOCUMENTS = sized((50, 1_000), (4, 12))
+LARGE_DOCUMENTS = sized((50, 1_000), (8, 24))
 LARGE_BYTES = 10 * MEGABYTE
 
 GRAPH = """

@@ -6,6 +6,7 @@ short; one that takes several times its budget is ended and has failed.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -98,6 +99,8 @@ def spark(session_settings: Settings, tmp_path_factory: pytest.TempPathFactory) 
         patch.setenv("PYSPARK_SUBMIT_ARGS", f"{arguments} pyspark-shell")
         session.find()
         patch.undo()
+        # At the end of the process it logs that its connections close, to a stream that pytest has closed before.
+        logging.getLogger("py4j").setLevel(logging.WARNING)
         yield session
 
 
