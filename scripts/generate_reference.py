@@ -17,7 +17,7 @@ from scale_model import scale_tables
 
 from pipestream.graph.format import json_schema
 from pipestream.local.spec import VARIABLES
-from pipestream.settings import ENV_PREFIX, Settings
+from pipestream.settings import ENV_PREFIX, Settings, settings_by_group
 from pipestream.telemetry import metrics
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -42,18 +42,22 @@ def graph_tables() -> dict[str, str]:
 
 
 def settings_tables() -> dict[str, str]:
-    """Return the product's settings and those of the local stack."""
-    rows = ["| variable | default | meaning |", "| --- | --- | --- |"]
-    for name, field in Settings.model_fields.items():
-        default = field.default
-        plain = default.get_secret_value() if isinstance(default, SecretStr) else default
-        shown = "" if plain in (None, {}) else plain
-        rows.append(
-            f"| `{ENV_PREFIX}{name.upper()}` | {f'`{shown}`' if shown != '' else 'none'} | {field.description} |"
-        )
+    """Return the product's settings, a table for each group, and those of the local stack."""
+    tables = [
+        "\n".join([f"## {group}", "", "| variable | default | meaning |", "| --- | --- | --- |", *map(_setting, names)])
+        for group, names in settings_by_group().items()
+    ]
     stack = ["| variable | meaning |", "| --- | --- |"]
     stack += [f"| `{name}` | {meaning} |" for name, meaning in VARIABLES.items()]
-    return {"settings": "\n".join(rows), "stack": "\n".join(stack)}
+    return {"settings": "\n\n".join(tables), "stack": "\n".join(stack)}
+
+
+def _setting(name: str) -> str:
+    field = Settings.model_fields[name]
+    default = field.default
+    plain = default.get_secret_value() if isinstance(default, SecretStr) else default
+    shown = "" if plain in (None, {}) else plain
+    return f"| `{ENV_PREFIX}{name.upper()}` | {f'`{shown}`' if shown != '' else 'none'} | {field.description} |"
 
 
 def metrics_tables() -> dict[str, str]:

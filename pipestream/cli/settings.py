@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -37,29 +39,33 @@ def settings(json: JsonOption = False) -> None:
     if json:
         emit_json({"file": config_file(), "settings": rows})
         return
-    show_table(
-        ["setting", "type", "default", "value", "meaning"],
-        [[row["variable"], row["type"], row["default"], row["value"], row["description"]] for row in rows],
-        fold=["setting", "default", "value", "meaning"],
-    )
+    for group, of_group in groupby(rows, key=itemgetter("group")):
+        show_table(
+            ["setting", "type", "default", "value", "meaning"],
+            [[row["variable"], row["type"], row["default"], row["value"], row["description"]] for row in of_group],
+            title=group,
+            fold=["setting", "default", "value", "meaning"],
+        )
     note(f"file: {config_file() or 'none (PIPESTREAM_CONFIG names one)'}")
 
 
 def setting_rows() -> list[dict[str, Any]]:
-    """Return every setting with its value; what is secret, or could be, is hidden."""
-    from pipestream.settings import ENV_PREFIX, Settings
+    """Return every setting with its value, group by group; what is secret, or could be, is hidden."""
+    from pipestream.settings import ENV_PREFIX, Settings, settings_by_group
 
     current = read_settings()
     return [
         {
             "name": name,
+            "group": group,
             "variable": ENV_PREFIX + name.upper(),
             "type": _type_name(field),
             "default": _shown(field.default),
             "value": _shown(getattr(current, name)),
             "description": field.description or "",
         }
-        for name, field in Settings.model_fields.items()
+        for group, names in settings_by_group().items()
+        for name, field in ((each, Settings.model_fields[each]) for each in names)
     ]
 
 
@@ -77,7 +83,7 @@ def _type_name(field: FieldInfo) -> str:
     import types
     import typing
 
-    names = {"str": "text", "int": "whole number", "float": "number", "SecretStr": "secret", "Path": "path"}
+    names = {"str": "text", "int": "whole number", "float": "number", "SecretStr": "secret", "Path": "path", "bool": "yes or no"}
     names["Mapping"] = "table of secrets"
     kind = field.annotation
     words = []

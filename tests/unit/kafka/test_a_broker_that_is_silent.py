@@ -38,7 +38,8 @@ def test_the_log_says_nothing_of_a_question_that_ended_soon(monkeypatch, caplog)
 
 def test_a_command_says_that_it_waits_before_it_gives_up(tmp_path):
     (tmp_path / "dags" / "graphs").mkdir(parents=True)
-    (tmp_path / "dags" / "graphs" / "one.yaml").write_text("graph: one\ncluster: one\nnodes: [{id: only, type: connector}]\n")
+    graph = "graph: one\ncluster: one\nnodes: [{id: only, type: connector}]\n"
+    (tmp_path / "dags" / "graphs" / "one.yaml").write_text(graph)
     command = [sys.executable, "-m", "pipestream.cli.main", "dlq", "list"]
     environment = {**os.environ, "PIPESTREAM_KAFKA_BOOTSTRAP": NOBODY, "PIPESTREAM_KAFKA_TIMEOUT_S": "4"}
 
