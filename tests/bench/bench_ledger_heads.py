@@ -31,7 +31,7 @@ LANE, PARTITIONS = "g", 4
 TALLY = Tally(10, {"a--b": 9}, 1)
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 # Entries and plans of each ledger. A plan is a file of its own, so these are fewer.
-SIZES = {100: 25, 10_000: sized(2_500, 500), 1_000_000: sized(100_000, 500)}
+SIZES = {100: 25, 10_000: sized(2_500, 500), sized(1_000_000, 200_000): sized(100_000, 500)}
 TOPICS = (1, 100, 1_000)
 ROUNDS = sized(50, 10)
 MERGES = sized(5, 2)

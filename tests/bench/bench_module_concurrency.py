@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 LATENCY_S = 0.020
 CONCURRENCY = 32
-DOCUMENTS = sized(16_000, 4_800)
+DOCUMENTS = sized(16_000, 3_200)
 DOCUMENTS_ONE_BY_ONE = sized(200, 50)
 ROUNDS = sized(3, 2)
 

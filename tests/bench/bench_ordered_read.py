@@ -28,7 +28,7 @@ from pipestream_testing.rivals import run_rival
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 PARTITIONS = 4
-COUNT = sized(1_000_000, 150_000)
+COUNT = sized(1_000_000, 100_000)
 ROUNDS = sized(5, 2)
 BATCH = 10_000
 T0_MS = 1_769_860_800_000

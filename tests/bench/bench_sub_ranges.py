@@ -19,7 +19,7 @@ from pipestream_testing.pipeline import Pipeline
 
 pytestmark = [pytest.mark.slow, pytest.mark.stack, pytest.mark.spark]
 
-COUNT = sized(6_000, 2_400)
+COUNT = sized(6_000, 1_600)
 # Of the first run, from whose ledger entry the plan knows the cost of a document. The quick form has no time for it.
 FIRST_COUNT = sized(1_600, 100)
 SUB_RANGES = sized("auto", "always")

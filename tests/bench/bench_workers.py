@@ -20,7 +20,7 @@ from pipestream_testing.settings_file import write_settings
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 PARTITIONS = 2
-DOCUMENTS = sized(4_000, 600)
+DOCUMENTS = sized(4_000, 400)
 ROUNDS = sized(4, 2)
 
 GRAPH = f"""
