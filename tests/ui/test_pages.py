@@ -6,6 +6,7 @@ import re
 import uuid
 from contextlib import closing
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.sync_api import expect
@@ -167,6 +168,13 @@ def test_a_graph_with_an_error_shows_it_at_its_line(page: Visit, pipeline: Pipel
     assert shown[0][len(shown[-1]) - 1 :].startswith(".titel")
     expect(page.page.locator(f'.ps-bad[data-line="{line}"]')).to_be_visible()
     expect(page.page.get_by_role("button", name="Apply")).to_be_disabled()
+
+
+def test_times_are_in_the_zone_that_airflow_shows(page: Visit, pipeline: Pipeline) -> None:
+    recorded = pipeline.entries(f"intake.{pipeline.graph.graph_id}")[0].entered_at
+    page.page.add_init_script("localStorage.setItem('timezone', JSON.stringify('Asia/Kathmandu'))")
+    page.open("pipeline-documents", pipeline=pipeline.graph.graph_id, doc="good")
+    page.see(f"{recorded.astimezone(ZoneInfo('Asia/Kathmandu')):%Y-%m-%d %H:%M:%S}")
 
 
 def test_a_pipeline_is_deleted_after_a_question(page: Visit, web: WebServer, pipeline: Pipeline, unique: str) -> None:

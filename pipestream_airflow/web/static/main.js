@@ -1,5 +1,6 @@
 // What Airflow loads: it takes the component of each entry of the plugin from globalThis, by the entry's name.
-import { html } from "./lib/react.js";
+import { html, useEffect, useState } from "./lib/react.js";
+import { timezone } from "./lib/format.js";
 import { Boundary } from "./lib/parts.js";
 import { DeadLettersPage } from "./pages/dead_letters.js";
 import { DocumentsPage } from "./pages/documents.js";
@@ -16,9 +17,21 @@ function addStyle(file) {
 
 addStyle("page.css");
 
+/** Airflow's time zone. It tells of a change by this event in the same window. */
+function useTimezone() {
+  const [zone, setZone] = useState(timezone);
+  useEffect(() => {
+    const onChange = () => setZone(timezone());
+    window.addEventListener("local-storage", onChange);
+    return () => window.removeEventListener("local-storage", onChange);
+  }, []);
+  return zone;
+}
+
 const guarded = (Component) =>
   function PipestreamPage() {
-    return html`<${Boundary} what="This page"><${Component} /><//>`;
+    // Another zone changes every time on the page, so the page begins anew.
+    return html`<${Boundary} key=${useTimezone()} what="This page"><${Component} /><//>`;
   };
 
 // The names must be those in registration.py, and no globals of a browser: "Document" is one.

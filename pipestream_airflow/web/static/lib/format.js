@@ -40,14 +40,29 @@ export function bytes(size) {
 
 const moment = (value) => (typeof value === "number" ? new Date(value * 1000) : new Date(value));
 
-/** A time in the reader's zone, with seconds. */
+/** The zone that Airflow shows times in: the one that was chosen in its navigation, else the browser's. */
+export function timezone() {
+  try {
+    return JSON.parse(localStorage.getItem("timezone")) ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const PARTS = { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit" };
+const clocks = new Map();
+
+/** Writes times as Airflow does: Swedish is the locale whose times are ISO 8601. */
+function clock(zone) {
+  if (!clocks.has(zone)) clocks.set(zone, new Intl.DateTimeFormat("sv-SE", { ...PARTS, timeZone: zone }));
+  return clocks.get(zone);
+}
+
+/** A time in the zone of Airflow's pages, with seconds. */
 export function time(value) {
   if (value === null || value === undefined || value === "") return NOTHING;
   const at = moment(value);
-  if (Number.isNaN(at.getTime())) return String(value);
-  const pad = (number) => String(number).padStart(2, "0");
-  const day = `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}`;
-  return `${day} ${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`;
+  return Number.isNaN(at.getTime()) ? String(value) : clock(timezone()).format(at);
 }
 
 export function ago(value) {

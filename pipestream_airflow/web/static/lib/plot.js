@@ -1,6 +1,6 @@
 // Plots over time, by uPlot. It is loaded when the first plot is shown: it fails at import in odd locales.
 import { Chakra, html, useEffect, useRef, useState } from "./react.js";
-import { short, time } from "./format.js";
+import { short, time, timezone } from "./format.js";
 
 const { Box, Text } = Chakra;
 const COLOURS = ["blue", "green", "orange", "purple", "cyan", "pink", "red", "teal", "yellow"];
@@ -19,6 +19,13 @@ const loadPlots = () => {
 };
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--chakra-colors-${name}`).trim();
+
+/** A time as uPlot's axis reads it. */
+function zoned(UPlot, moment) {
+  const at = new Date(moment * 1000);
+  const zone = timezone();
+  return zone ? UPlot.tzDate(at, zone) : at;
+}
 
 /** Each series on top of those before it, for bars. */
 function stack(series) {
@@ -50,6 +57,7 @@ export function Plot({ label, times, series, bars = false, height = 220 }) {
           {
             width: box.current.clientWidth,
             height,
+            tzDate: (moment) => zoned(UPlot, moment),
             scales: { x: { time: true }, y: { range: (_, __, top) => [0, Math.max(1, top * 1.1)] } },
             // Records are counted whole.
             axes: [axis, { ...axis, size: 56, incrs: WHOLE_STEPS, values: (_, ticks) => ticks.map((tick) => short(tick)) }],
