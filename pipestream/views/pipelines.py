@@ -66,10 +66,20 @@ class KnownPipeline:
 
     def to_yaml(self) -> str:
         """Return the graph's YAML: the file's where that says what is active, with its comments; else the version's."""
-        if self.path is not None and self.file is not None and (self.file.is_applied or self.active is None):
-            with suppress(OSError):
-                return self.path.read_text(encoding="utf-8", errors="replace")
+        if self.file is not None and (self.file.is_applied or self.active is None) and (text := self.file_text()):
+            return text
         return to_yaml(self.graph) if self.graph else ""
+
+    def differing_file(self) -> str:
+        """Return the text of the file, from which DAGs are made, if it differs from the active version."""
+        differs = self.active is not None and self.file is not None and not self.file.is_applied
+        return self.file_text() if differs else ""
+
+    def file_text(self) -> str:
+        """Return the text of the graph's file; empty without one."""
+        with suppress(OSError):
+            return self.path.read_text(encoding="utf-8", errors="replace") if self.path else ""
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

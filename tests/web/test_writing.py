@@ -92,7 +92,7 @@ def test_an_edit_writes_the_graph_file_if_asked_to(web, pipeline, own_graph):
     graph_id, text = own_graph
     file = pipeline.graph_file.with_name(f"{graph_id}.yaml")
 
-    created = web.call("POST", "/pipestream/api/pipelines?write_file=true", "# ours\n" + text)
+    created = web.call("POST", "/pipestream/api/pipelines?write_file=true", f"# ours\n{text}")
     try:
         shown = web.get(f"/pipelines/{graph_id}")
         paused = web.call(
@@ -110,7 +110,33 @@ def test_an_edit_writes_the_graph_file_if_asked_to(web, pipeline, own_graph):
     assert shown["pipeline"]["file"]["is_applied"]
     assert paused.status == 200
     assert state["datasources"] == [{"id": graph_id, "paused": True}]
-    assert "paused: true" in written
+    assert written == f"# ours\n{text}".replace(f"{{id: {graph_id},", f"{{id: {graph_id}, paused: true,", 1)
+
+
+def test_a_file_that_differs_from_the_active_version_is_shown_and_kept(web, pipeline, own_graph):
+    graph_id, text = own_graph
+    place, file = f"/pipestream/api/pipelines/{graph_id}", pipeline.graph_file.with_name(f"{graph_id}.yaml")
+    ahead = text.replace("type: connector", "type: connector, timeout_s: 7")
+    web.call("POST", "/pipestream/api/pipelines?write_file=true", text)
+    try:
+        same = web.get(f"/pipelines/{graph_id}")
+        file.write_text(ahead)
+        shown = web.get(f"/pipelines/{graph_id}")
+        pause = {"paused": True, "base_version": 1}
+        paused = web.call("PATCH", f"{place}/datasources/{graph_id}?write_file=true", pause)
+        kept = file.read_text()
+        rolled_back = web.call("POST", f"{place}/rollback?write_file=true", {"version": 1, "base_version": 2}).json()
+        after = web.get(f"/pipelines/{graph_id}")
+    finally:
+        file.unlink()
+
+    assert (same["file_yaml"], shown["file_yaml"]) == ("", ahead)
+    assert "timeout_s" not in shown["yaml"]
+    assert paused.status == 200
+    assert "timeout_s: 7" in kept
+    assert "paused: true" in kept
+    assert (rolled_back["version"], rolled_back["file"]) == (1, file.name)
+    assert after["pipeline"]["file"]["is_applied"]
 
 
 def test_a_stopped_pipeline_is_deleted_and_created_again(web, pipeline, own_graph):

@@ -19,6 +19,7 @@ from pipestream.deployment.apply import Applied, preview_graph
 from pipestream.errors import RequestInvalid
 from pipestream.graph.diff import Change, diff_graphs
 from pipestream.graph.model import Graph
+from pipestream.graph.pause_text import pause_in_text
 from pipestream.graph.write import to_yaml
 from pipestream.views.files import write_graph_file
 from pipestream.views.problems import PlacedProblem, check_text
@@ -277,8 +278,16 @@ async def pause_datasource(
         replace(source, paused=wanted.paused) if source.datasource_id == datasource_id else source
         for source in graph.datasources
     )
+    text = b""
+    if write_file:
+        known = await services.database.ask(("pipeline", pipeline_id), lambda: services.pipelines.find(pipeline_id))
+        # The file may also say what is not applied yet: that, like its comments, is for its author to decide on.
+        written = known.file_text() or to_yaml(graph)
+        try:
+            text = pause_in_text(written, datasource_id, paused=wanted.paused).encode()
+        except ValueError as error:
+            raise RequestInvalid(f"{error}; edit the graph's file and apply it") from None
     graph = replace(graph, datasources=changed)
-    text = to_yaml(graph).encode() if write_file else b""
     return await _apply(services, user.get_name(), graph, wanted.base_version, text)
 
 

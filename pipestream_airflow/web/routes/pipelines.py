@@ -37,6 +37,8 @@ class PipelineDetail:
 
     pipeline: PipelineRow
     yaml: str
+    file_yaml: str
+    """The text of the graph's file, where that differs from the active version; else empty."""
     picture: GraphParts | None
     """None for a graph that cannot be read: ``pipeline.problems`` says why."""
     layout: Picture | None
@@ -60,10 +62,10 @@ async def show_pipeline(pipeline_id: PipelineId, services: ServicesDep) -> Pipel
     rows, unavailable = await _rows(services, [known])
     graph = known.graph
     if graph is None:
-        return PipelineDetail(rows[0], known.to_yaml(), None, None, unavailable)
+        return PipelineDetail(rows[0], known.to_yaml(), known.differing_file(), None, None, unavailable)
     keep_s = _LAYOUT_S if known.hash else 0.0
     drawn = await services.store.ask(("layout", pipeline_id, known.hash), lambda: lay_out(graph), keep_s=keep_s)
-    return PipelineDetail(rows[0], known.to_yaml(), graph_parts(graph), drawn, unavailable)
+    return PipelineDetail(rows[0], known.to_yaml(), known.differing_file(), graph_parts(graph), drawn, unavailable)
 
 
 async def _rows(services: Services, pipelines: list[KnownPipeline]) -> tuple[list[PipelineRow], list[Unavailable]]:
