@@ -17,6 +17,9 @@ from pipestream_testing.pages import Visit, visit
 from pipestream_testing.web_server import PASSWORD, WebServer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from playwright.sync_api import Browser
 
     from pipestream_testing.pipeline import Pipeline
@@ -170,6 +173,61 @@ def test_a_graph_with_an_error_shows_it_at_its_line(page: Visit, pipeline: Pipel
     expect(page.page.get_by_role("button", name="Apply")).to_be_disabled()
 
 
+@pytest.fixture
+def own(web: WebServer, pipeline: Pipeline, unique: str) -> Iterator[Path]:
+    """The file of a graph of the test's own, which is applied."""
+    text = f"graph: {unique}\ncluster: {unique}\n"
+    text += f"datasources: [{{id: {unique}, account: acme, entry: only}}]\nnodes: [{{id: only, type: connector}}]\n"
+    assert web.call("POST", "/pipestream/api/pipelines?write_file=true", text).status == 201
+    file = pipeline.graph_file.with_name(f"{unique}.yaml")
+    yield file
+    file.unlink(missing_ok=True)
+
+
+def test_a_text_outlives_a_look_at_another_page_and_the_version_of_somebody_else(
+    page: Visit, web: WebServer, own: Path
+) -> None:
+    text = own.read_text()
+    page.open("pipelines", pipeline=own.stem, tab="edit")
+    editor = page.page.get_by_label("Graph, as YAML")
+    editor.fill(f"{text}# mine\n")
+    page.page.get_by_role("link", name="State", exact=True).click()
+    page.see("Assignments")
+    theirs = text.replace("type: connector", "type: connector, timeout_s: 7")
+    web.call("PUT", f"/pipestream/api/pipelines/{own.stem}?base_version=1&write_file=true", theirs)
+    page.page.locator(".pipestream nav").get_by_role("link", name="Pipelines").click()
+    page.page.get_by_label(f"Pipeline {own.stem}").click()
+    page.page.get_by_role("tab", name="Edit").click()
+    expect(editor).to_have_value(f"{text}# mine\n")
+    page.see("Version 2 is active now. Your text began with version 1.")
+    expect(page.page.get_by_role("button", name="Apply")).to_be_disabled()
+    page.page.get_by_role("button", name="Keep my text").click()
+    page.page.get_by_role("button", name="Apply").click()
+    expect(page.page.get_by_test_id("applied")).to_contain_text("Version 1 is active")
+    assert own.read_text() == f"{text}# mine\n"
+
+
+def test_a_rollback_also_writes_the_file_that_runs_use(page: Visit, web: WebServer, own: Path) -> None:
+    changed = own.read_text().replace("type: connector", "type: connector, timeout_s: 7")
+    web.call("PUT", f"/pipestream/api/pipelines/{own.stem}?base_version=1&write_file=true", changed)
+    page.open("pipelines", pipeline=own.stem, tab="history")
+    page.page.get_by_role("button", name="Roll back to this").click()
+    page.page.get_by_role("alertdialog").get_by_role("button", name="Roll back").click()
+    expect(page.page.get_by_test_id("rolled-back")).to_contain_text(f"{own.name} is written")
+    assert "timeout_s" not in own.read_text()
+
+
+def test_a_file_that_is_not_what_is_active_can_be_loaded(page: Visit, own: Path) -> None:
+    own.write_text(own.read_text().replace("type: connector", "type: connector, timeout_s: 7"))
+    page.open("pipelines", pipeline=own.stem, tab="edit")
+    expect(page.page.get_by_test_id("file-differs")).to_contain_text(own.name)
+    page.page.get_by_role("button", name="Edit the file's text").click()
+    expect(page.page.get_by_label("Graph, as YAML")).to_have_value(re.compile("timeout_s: 7"))
+    page.page.get_by_role("button", name="Apply").click()
+    expect(page.page.get_by_test_id("applied")).to_contain_text("Version 2 is active")
+    expect(page.page.get_by_test_id("file-differs")).to_have_count(0)
+
+
 def test_times_are_in_the_zone_that_airflow_shows(page: Visit, pipeline: Pipeline) -> None:
     recorded = pipeline.entries(f"intake.{pipeline.graph.graph_id}")[0].entered_at
     page.page.add_init_script("localStorage.setItem('timezone', JSON.stringify('Asia/Kathmandu'))")
@@ -177,10 +235,8 @@ def test_times_are_in_the_zone_that_airflow_shows(page: Visit, pipeline: Pipelin
     page.see(f"{recorded.astimezone(ZoneInfo('Asia/Kathmandu')):%Y-%m-%d %H:%M:%S}")
 
 
-def test_a_pipeline_is_deleted_after_a_question(page: Visit, web: WebServer, pipeline: Pipeline, unique: str) -> None:
-    text = f"graph: {unique}\ncluster: {unique}\n"
-    text += f"datasources: [{{id: {unique}, account: acme, entry: only}}]\nnodes: [{{id: only, type: connector}}]\n"
-    web.call("POST", "/pipestream/api/pipelines?write_file=true", text)
+def test_a_pipeline_is_deleted_after_a_question(page: Visit, web: WebServer, pipeline: Pipeline, own: Path) -> None:
+    unique = own.stem
     # 404: a question about the pipeline may be on its way when it goes, and its DAG is not registered here.
     page.expected_statuses = (404, 409)
     page.open("pipelines", pipeline=unique)
@@ -192,7 +248,7 @@ def test_a_pipeline_is_deleted_after_a_question(page: Visit, web: WebServer, pip
     dialog.get_by_role("button", name="Delete", exact=True).click()
     expect(page.page.get_by_label(f"Pipeline {pipeline.graph.graph_id}")).to_be_visible()
     expect(page.page.get_by_label(f"Pipeline {unique}")).to_have_count(0)
-    assert not pipeline.graph_file.with_name(f"{unique}.yaml").exists()
+    assert not own.exists()
 
 
 def test_text_of_a_document_is_shown_and_never_run(page: Visit, pipeline: Pipeline) -> None:

@@ -8,27 +8,49 @@ import { Compare } from "./compare.js";
 
 const { Alert, Box, Button, Code, HStack, Stack, Text } = Chakra;
 
-/** @param id the pipeline; undefined for a new one. @param base the version that is edited. */
-export function Editor({ id, base, text: initial, onApplied }) {
-  const [text, setText] = useState(initial);
-  const [problems, setProblems] = useState(null);
-  const area = useRef(null);
-  const isChanged = text !== initial;
+// What was typed and not applied yet, by pipeline: to look at another tab or page must not lose it.
+const drafts = new Map();
 
-  const validate = useAction(async (signal) => {
-    const answer = await call("POST", "pipelines/validate", { text, signal });
-    setProblems(answer.problems);
+/**
+ * @param id the pipeline; undefined for a new one. @param base the active version. @param text its text.
+ * @param file the graph's file, where it differs from the active version: {name, text}.
+ */
+export function Editor({ id = "", base, text: active, file, onApplied }) {
+  const draft = drafts.get(id);
+  // What is edited; `isOwn` from our own apply until the page knows of the version that it made.
+  const [start, setStart] = useState(draft?.start ?? { base, text: active, isOwn: false });
+  const [text, setText] = useState(draft?.text ?? active);
+  const [found, setFound] = useState(null);
+  const area = useRef(null);
+  const latest = useRef(text);
+  latest.current = text;
+  const isChanged = text !== start.text;
+  const isOutdated = Boolean(id) && isChanged && !start.isOwn && start.base !== base;
+  const problems = found?.problems ?? [];
+
+  const begin = () => {
+    setStart({ base, text: active, isOwn: false });
+    setText(active);
+    setFound(null);
+  };
+  const validate = useAction(async (wanted) => {
+    const answer = await call("POST", "pipelines/validate", { text: wanted });
+    // The answer about an earlier text may come after that about a later one.
+    if (latest.current === wanted) setFound(answer);
     return answer;
   });
   const preview = useAction(async () => call("POST", path`pipelines/${id}/preview`, { text }));
   const apply = useAction(async () => {
     try {
       // A graph that has only a file was never applied, so there is no version to start from.
-      return id && base
-        ? await call("PUT", path`pipelines/${id}`, { text, query: { base_version: base, write_file: true } })
+      const done = id && base
+        ? await call("PUT", path`pipelines/${id}`, { text, query: { base_version: start.base, write_file: true } })
         : await call("POST", "pipelines", { text, query: { write_file: true } });
+      setStart({ base: done.version, text, isOwn: true });
+      preview.reset();
+      return done;
     } catch (error) {
-      if (error.problems?.length) setProblems(error.problems);
+      if (error.problems?.length) setFound({ problems: error.problems, warnings: [] });
       throw error;
     }
   });
@@ -37,40 +59,91 @@ export function Editor({ id, base, text: initial, onApplied }) {
   useEffect(() => {
     if (!isChanged && id) return undefined;
     preview.reset();
-    const timer = setTimeout(() => validate.run(), 500);
+    const timer = setTimeout(() => validate.run(text), 500);
     return () => clearTimeout(timer);
   }, [text]);
 
+  useEffect(() => {
+    if (isChanged) drafts.set(id, { start, text });
+    else drafts.delete(id);
+  }, [id, start, text]);
+
+  // Another version has become active. Nobody's text is replaced while it has changes.
+  useEffect(() => {
+    if (start.isOwn) {
+      if (start.base === base) setStart({ ...start, isOwn: false });
+    } else if (!isChanged && (start.base !== base || start.text !== active)) begin();
+  }, [base, active, start, isChanged]);
+
   const goTo = (line) => {
     const lines = text.split("\n");
-    const start = lines.slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+    const at = lines.slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
     area.current.focus();
-    area.current.setSelectionRange(start, start + (lines[line - 1]?.length ?? 0));
+    area.current.setSelectionRange(at, at + (lines[line - 1]?.length ?? 0));
     area.current.scrollTop = Math.max(0, (line - 6) * 18);
+  };
+  const undo = () => {
+    begin();
+    preview.reset();
+    apply.reset();
   };
 
   return html`
     <${Stack} gap="3">
+      ${isOutdated
+        ? html`<${Outdated} base=${base} start=${start} onDrop=${undo} onKeep=${() => setStart({ base, text: active, isOwn: false })} />`
+        : file && !isChanged
+          ? html`<${FileDiffers} file=${file} base=${base} onLoad=${() => setText(file.text)} />`
+          : null}
       <${HStack} gap="2" wrap="wrap">
-        <${Button} size="sm" variant="outline" loading=${validate.busy} onClick=${() => validate.run()}>Validate<//>
+        <${Button} size="sm" variant="outline" loading=${validate.busy} onClick=${() => validate.run(text)}>Validate<//>
         ${id && base ? html`<${Button} size="sm" variant="outline" loading=${preview.busy} disabled=${!isChanged} onClick=${() => preview.run()}>What would change<//>` : null}
-        <${Button} size="sm" loading=${apply.busy} disabled=${(base && !isChanged) || Boolean(problems?.length)}
+        <${Button} size="sm" loading=${apply.busy} disabled=${(base && !isChanged) || isOutdated || problems.length > 0}
           onClick=${async () => { const done = await apply.run(); if (done) onApplied?.(done, graphId(text)); }}>Apply<//>
-        ${isChanged ? html`<${Button} size="sm" variant="ghost" onClick=${() => { setText(initial); setProblems(null); preview.reset(); apply.reset(); }}>Undo all changes<//>` : null}
+        ${isChanged && id ? html`<${Button} size="sm" variant="ghost" onClick=${undo}>Undo all changes<//>` : null}
       <//>
-      <${TextArea} area=${area} text=${text} onText=${setText} problems=${problems ?? []} />
+      <${TextArea} area=${area} text=${text} onText=${setText} problems=${problems} />
       <${Box} aria-live="polite">
-        <${Problems} problems=${problems} onGoTo=${goTo} />
+        ${found ? html`<${Problems} found=${found} onGoTo=${goTo} />` : null}
         ${validate.error ? html`<${Failure} title="The text could not be checked" error=${validate.error} />` : null}
         ${preview.error ? html`<${Failure} title="The change could not be worked out" error=${preview.error} />` : null}
         ${preview.done ? html`<${Preview} preview=${preview.done} />` : null}
         ${apply.error ? html`<${Failure} title="The graph was not applied" error=${apply.error} />` : null}
-        ${apply.done ? html`<${Alert.Root} status="success"><${Alert.Indicator} /><${Alert.Title}>Applied${apply.done.version ? ` as version ${apply.done.version}` : ""}<//><//>` : null}
+        ${apply.done && !isChanged ? html`<${Applied} done=${apply.done} />` : null}
       <//>
       ${id && base
-        ? html`<${Compare} id=${id} text=${text} disabled=${!isChanged || Boolean(problems?.length)}
+        ? html`<${Compare} id=${id} text=${text} disabled=${!isChanged || problems.length > 0}
             hint=${isChanged ? "Solve the problems first" : "Change the text first"} />`
         : null}
+    <//>
+  `;
+}
+
+/** Somebody else has applied a version since this text was begun. */
+function Outdated({ base, start, onDrop, onKeep }) {
+  return html`
+    <${Alert.Root} status="warning" data-testid="outdated">
+      <${Alert.Indicator} />
+      <${Alert.Content}>
+        <${Alert.Title}>Version ${base} is active now. Your text began with version ${start.base}.<//>
+        <${HStack} gap="2" mt="2" wrap="wrap">
+          <${Button} size="xs" variant="outline" onClick=${onDrop}>Load version ${base}, drop my changes<//>
+          <${Button} size="xs" variant="outline" onClick=${onKeep}>Keep my text, to replace version ${base}<//>
+        <//>
+      <//>
+    <//>
+  `;
+}
+
+function FileDiffers({ file, base, onLoad }) {
+  return html`
+    <${Alert.Root} status="warning" data-testid="file-differs">
+      <${Alert.Indicator} />
+      <${Alert.Content}>
+        <${Alert.Title}>${file.name} differs from version ${base}, which is active<//>
+        <${Alert.Description}>Airflow's runs use the file; engines, sidecars and streams use version ${base}, which is the text below.<//>
+        <${HStack} mt="2"><${Button} size="xs" variant="outline" onClick=${onLoad}>Edit the file's text instead<//><//>
+      <//>
     <//>
   `;
 }
@@ -87,6 +160,26 @@ function Preview({ preview }) {
         ["Topics to retire", preview.retire.join(", ")],
         ["Mind", preview.warnings.join("; ")],
       ]} />
+    <//>
+  `;
+}
+
+/** What an apply did. */
+function Applied({ done }) {
+  return html`
+    <${Alert.Root} status="success" data-testid="applied">
+      <${Alert.Indicator} />
+      <${Alert.Content}>
+        <${Alert.Title}>Version ${done.version} is active<//>
+        <${Facts} pairs=${[
+          ["Topics created", done.created.join(", ")],
+          ["Topics grown", done.grown.join(", ")],
+          ["Topics deleted", done.retired.join(", ")],
+          ["Topics that stay, because they hold unread records", done.unread.join(", ")],
+          ["File written", done.file],
+          ["Mind", done.warnings.join("; ")],
+        ]} />
+      <//>
     <//>
   `;
 }
@@ -120,14 +213,25 @@ function Message({ text }) {
   `;
 }
 
-function Problems({ problems, onGoTo }) {
-  if (problems === null) return null;
-  if (!problems.length) return html`<${Alert.Root} status="success"><${Alert.Indicator} /><${Alert.Title}>No problems<//><//>`;
+/** What a check has found: problems refuse the graph, warnings do not. */
+function Problems({ found, onGoTo }) {
+  const { problems, warnings } = found;
   return html`
-    <${Box} borderWidth="1px" borderRadius="md" borderColor="red.muted" data-testid="problems">
-      <${Text} px="3" py="2" fontWeight="semibold" fontSize="sm" color="red.fg">${plural(problems.length, "problem")}<//>
+    <${Stack} gap="3">
+      ${problems.length
+        ? html`<${Places} title=${plural(problems.length, "problem")} places=${problems} tone="red" testId="problems" onGoTo=${onGoTo} />`
+        : html`<${Alert.Root} status="success"><${Alert.Indicator} /><${Alert.Title}>No problems<//><//>`}
+      ${warnings.length ? html`<${Places} title=${plural(warnings.length, "warning")} places=${warnings} tone="orange" testId="warnings" onGoTo=${onGoTo} />` : null}
+    <//>
+  `;
+}
+
+function Places({ title, places, tone, testId, onGoTo }) {
+  return html`
+    <${Box} borderWidth="1px" borderRadius="md" borderColor=${`${tone}.muted`} data-testid=${testId}>
+      <${Text} px="3" py="2" fontWeight="semibold" fontSize="sm" color=${`${tone}.fg`}>${title}<//>
       <${Stack} as="ul" gap="0" listStyleType="none">
-        ${problems.map(
+        ${places.map(
           (each, index) => html`
             <${Box} as="li" key=${index} borderTopWidth="1px" px="3" py="2" fontSize="sm">
               ${each.line

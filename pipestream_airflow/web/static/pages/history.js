@@ -6,16 +6,21 @@ import { Answer, Failure, Grid, Mono, Section, Tag } from "../lib/parts.js";
 import { Changes } from "../lib/changes.js";
 import { Confirm } from "../lib/confirm.js";
 
-const { Button, HStack, NativeSelect, Text } = Chakra;
+const { Alert, Button, Checkbox, HStack, NativeSelect, Stack, Text } = Chakra;
 
-export function History({ id, active, onChanged }) {
+/** @param active the active version. @param file the graph's file, from which Airflow makes the DAG; null: none. */
+export function History({ id, active, file, onChanged }) {
   const query = useQuery(path`pipelines/${id}/history`);
   const [asked, setAsked] = useState(null);
+  const [writeFile, setWriteFile] = useState(true);
   const rollback = useAction(async (version) => {
-    await call("POST", path`pipelines/${id}/rollback`, { body: { version, base_version: active ?? 0 } });
+    const done = await call("POST", path`pipelines/${id}/rollback`, {
+      body: { version, base_version: active ?? 0 },
+      query: { write_file: file && writeFile ? true : undefined },
+    });
     setAsked(null);
-    query.reload();
-    onChanged();
+    await Promise.all([query.reload(), onChanged()]);
+    return done;
   });
   return html`
     <${React.Fragment}>
@@ -28,17 +33,44 @@ export function History({ id, active, onChanged }) {
                 { title: "Applied", cell: (each) => html`<span title=${time(each.applied_at)}>${ago(each.applied_at)}</span>` },
                 { title: "By", cell: (each) => each.applied_by },
                 { title: "Hash", cell: (each) => html`<${Mono}>${(each.hash ?? "").slice(0, 12)}<//>` },
-                { title: "", cell: (each) => each.version === active ? null : html`<${Button} size="xs" variant="outline" onClick=${() => setAsked(each.version)}>Roll back to this<//>` },
+                { title: "", cell: (each) => each.version === active ? null : html`<${Button} size="xs" variant="outline" onClick=${() => { rollback.reset(); setAsked(each.version); }}>Roll back to this<//>` },
               ]} />
+              ${rollback.done ? html`<${RolledBack} done=${rollback.done} />` : null}
             <//>
             ${data.length > 1 ? html`<${Diff} id=${id} versions=${data.map((each) => each.version)} />` : null}
           </div>
         `}
       <//>
-      <${Confirm} open=${asked !== null} title=${`Roll back to version ${asked}?`} busy=${rollback.busy} verb="Roll back"
-        onCancel=${() => { setAsked(null); rollback.reset(); }} onConfirm=${() => rollback.run(asked)}>
-        <${Text} fontSize="sm">The graph of version ${asked} is applied again, as a new version. Documents that are on their way continue with it.<//>
-        ${rollback.error ? html`<${Failure} error=${rollback.error} />` : null}
+      ${asked === null
+        ? null
+        : html`
+            <${Confirm} open title=${`Roll back to version ${asked}?`} busy=${rollback.busy} verb="Roll back"
+              onCancel=${() => { setAsked(null); rollback.reset(); }} onConfirm=${() => rollback.run(asked)}>
+              <${Stack} gap="3">
+                <${Text} fontSize="sm">Version ${asked} becomes the active one again. Topics that it needs are created. Documents that are on their way continue with it.<//>
+                ${file
+                  ? html`
+                      <${Checkbox.Root} size="sm" checked=${writeFile} onCheckedChange=${(change) => setWriteFile(Boolean(change.checked))}>
+                        <${Checkbox.HiddenInput} /><${Checkbox.Control} />
+                        <${Checkbox.Label}>Write ${file.name} too, which Airflow's runs use. Its comments are lost.<//>
+                      <//>
+                    `
+                  : null}
+                ${rollback.error ? html`<${Failure} title="Nothing was changed" error=${rollback.error} />` : null}
+              <//>
+            <//>
+          `}
+    <//>
+  `;
+}
+
+function RolledBack({ done }) {
+  return html`
+    <${Alert.Root} status=${done.warnings.length ? "warning" : "success"} mt="3" data-testid="rolled-back">
+      <${Alert.Indicator} />
+      <${Alert.Content}>
+        <${Alert.Title}>Version ${done.version} is active again${done.file ? `, and ${done.file} is written` : ""}<//>
+        ${done.warnings.map((each) => html`<${Alert.Description} key=${each}>${each}<//>`)}
       <//>
     <//>
   `;

@@ -153,11 +153,12 @@ function Pipeline({ id, values, set }) {
               <//>
               <${Tabs.Content} value="edit" pt="0">
                 <${Boundary} what="The editor">
-                  <${Editor} key=${data.pipeline.version} id=${id} base=${data.pipeline.version} text=${data.yaml} onApplied=${query.reload} />
+                  <${Editor} id=${id} base=${data.pipeline.version} text=${data.yaml} onApplied=${query.reload}
+                    file=${data.file_yaml ? { name: data.pipeline.file.name, text: data.file_yaml } : undefined} />
                 <//>
               <//>
               <${Tabs.Content} value="history" pt="0">
-                <${Boundary} what="The history"><${History} id=${id} active=${data.pipeline.version} onChanged=${query.reload} /><//>
+                <${Boundary} what="The history"><${History} id=${id} active=${data.pipeline.version} file=${data.pipeline.file} onChanged=${query.reload} /><//>
               <//>
             <//>
           </div>
