@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
-from pipestream.connectors.pages import read_http_date
+from pipestream.connectors.pages import in_utc, read_http_date
 from pipestream.connectors.safe_xml import XmlRefused, read_xml
 
 if TYPE_CHECKING:
@@ -51,15 +51,10 @@ def read_feed(body: bytes, url: str) -> list[Entry]:
 def read_date(text: str) -> datetime | None:
     """Return a time as feeds write it, or None where it is not one."""
     try:
-        found = datetime.fromisoformat(text)
+        return in_utc(datetime.fromisoformat(text))
     except ValueError:
-        found = None
-    found = found or read_http_date(text)
-    if found is None:
-        return None
-    try:
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
-    except OverflowError:  # in UTC it is before the year 1, or after 9999
+        return read_http_date(text)
+    except OverflowError:
         return None
 
 
@@ -76,7 +71,7 @@ def _rss_entry(item: Element, url: str) -> Entry:
         link = _text(guid)
     return Entry(
         entry_id=texts.get("guid", "") or link,
-        link=urljoin(url, link) if link else "",
+        link=_absolute(url, link),
         title=texts.get("title", ""),
         content=texts.get(_CONTENT) or texts.get("description", ""),
         kind="text/html",
@@ -95,7 +90,7 @@ def _atom_entry(entry: Element, url: str) -> Entry:
     categories = (each.get("term", "") for each in entry.findall(f"{_ATOM}category"))
     return Entry(
         entry_id=_find(entry, "id") or link,
-        link=urljoin(url, link) if link else "",
+        link=_absolute(url, link),
         title=_find(entry, "title"),
         content="" if body is None else _text(body),
         kind="text/plain" if body is not None and body.get("type", "text") == "text" else "text/html",
@@ -114,6 +109,14 @@ def _find(entry: Element, path: str) -> str:
 def _text(element: Element) -> str:
     """Return the text of an element, with that of elements inside it: XHTML, for one."""
     return "".join(element.itertext()).strip()
+
+
+def _absolute(url: str, link: str) -> str:
+    """Return a link of a feed as an address. One that is none stays as it is: whoever fetches it refuses it."""
+    try:
+        return urljoin(url, link) if link else ""
+    except ValueError:
+        return link
 
 
 def _local(tag: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -45,8 +45,16 @@ def page_document(url: str, page: Page) -> PipeDoc:
 
 
 def read_http_date(text: str) -> datetime | None:
-    """Return a time of HTTP or of RSS, or None where it is not one."""
+    """Return a time of HTTP or of RSS in UTC, or None where it is not one."""
     try:
-        return parsedate_to_datetime(text) if text else None
-    except ValueError:
+        return in_utc(parsedate_to_datetime(text)) if text else None
+    except (ValueError, OverflowError):
         return None
+
+
+def in_utc(moment: datetime) -> datetime:
+    """Return a time in UTC; one without a time zone is in UTC already.
+
+    :raises OverflowError: in UTC it is before the year 1, or after 9999.
+    """
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)

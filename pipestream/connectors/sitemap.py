@@ -13,7 +13,7 @@ from pipestream.connectors.options import read_options
 from pipestream.connectors.pages import fetch_page
 from pipestream.connectors.safe_xml import XmlRefused, read_xml
 from pipestream.connectors.web import Failed, Page, Refused, Web, get_source, origin
-from pipestream.connectors.web_options import SitemapOptions
+from pipestream.connectors.web_options import SitemapOptions, check_url
 from pipestream.errors import SourceUnreadable
 
 if TYPE_CHECKING:
@@ -99,6 +99,11 @@ class _Walk:
             yield from self.follow(inner, depth + 1)
 
     def _page(self, entry: _Entry, state: Mapping[str, Any] | None) -> Iterator[Found]:
+        try:
+            check_url(entry.url)
+        except ValueError as error:
+            yield LeftOut(entry.url, str(error))
+            return
         if not self.options.other_hosts and origin(entry.url)[1] != origin(self.options.url)[1]:
             yield LeftOut(entry.url, "a page of another host; set other_hosts: true if it is meant")
         elif state and entry.lastmod and state.get("lastmod") == entry.lastmod:

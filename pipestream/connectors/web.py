@@ -19,6 +19,7 @@ with needs_extra("connectors"):
     import httpcore
 
 _MAX_ROBOTS_BYTES = 512 * 1024
+_MAX_NUMBER_LINE = 200
 _MAX_REDIRECTS = 5
 _REDIRECTS = {301, 302, 303, 307, 308}
 # A robots.txt may ask for any pause. A longer one would let a run stand still.
@@ -123,7 +124,10 @@ class Web:
             location = page.headers.get("location")
             if page.status not in _REDIRECTS or not location:
                 return page
-            url = urldefrag(urljoin(url, location)).url
+            try:
+                url = urldefrag(urljoin(url, location)).url
+            except ValueError as error:
+                raise Refused(f"it redirects to {location[:200]!r}: {error}") from None
         raise Failed(f"more than {_MAX_REDIRECTS} redirects")
 
     def _allowed_pause_s(self, url: str) -> float:
@@ -144,7 +148,8 @@ class Web:
         rules = RobotFileParser()
         page = self._follow(urljoin(url, "/robots.txt"), {}, lambda _: 0.0)
         if page.status == 200:
-            rules.parse(page.body[:_MAX_ROBOTS_BYTES].decode(errors="replace").splitlines())
+            lines = page.body[:_MAX_ROBOTS_BYTES].decode(errors="replace").splitlines()
+            rules.parse([line for line in lines if _is_parsed(line)])
         elif page.status in (401, 403):
             rules.parse(["User-agent: *", "Disallow: /"])
         elif 400 <= page.status < 500:
@@ -188,6 +193,12 @@ class Web:
         except httpcore.ReadTimeout:
             raise Failed(f"the answer is not complete after {self.options.timeout_s:g} s") from None
         return Page(answer.status, headers, b"".join(chunks))
+
+
+def _is_parsed(line: str) -> bool:
+    """Tell whether Python can parse a line of robots.txt. It raises for a number such as ², or of 5,000 digits."""
+    is_number = line.partition(":")[0].strip().lower() in ("crawl-delay", "request-rate")
+    return not is_number or (line.isascii() and len(line) <= _MAX_NUMBER_LINE)
 
 
 USER_AGENT = f"pipestream-airflow/{VERSION}"

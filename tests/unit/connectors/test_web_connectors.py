@@ -161,6 +161,30 @@ def test_an_index_of_compressed_sitemaps_is_followed_within_its_limits(site):
     assert "raise max_sitemaps" in found[3].reason
 
 
+@pytest.mark.parametrize("address", ["http://[x/", "http://h:99999/", "//"])
+def test_an_address_that_is_none_is_left_out_and_stops_no_page(site, address):
+    listed = f"<url><loc>{address}</loc></url><url>".encode()
+    site.pages["/map"] = urlset(site, "/a").replace(b"<url>", listed, 1)
+    site.pages["/a"] = b"a"
+
+    left_out, page = read("sitemap", f"{site.address}/map")
+
+    assert isinstance(left_out, LeftOut)
+    assert page.blob_bag.blob.data == b"a"
+
+
+def test_an_entry_whose_link_is_no_address_is_left_out_and_stops_no_entry(site):
+    site.pages["/feed"] = RSS.replace("<link>/one</link>", "<link>//[x</link>").encode()
+    site.pages["/two"] = b"two"
+
+    one, two, _ = read("feed", f"{site.address}/feed")
+    left_out, page, _ = read("feed", f"{site.address}/feed", pages=True)
+
+    assert (one.search_metadata.source_uri, two.search_metadata.title) == ("//[x", "Two")
+    assert isinstance(left_out, LeftOut)
+    assert page.blob_bag.blob.data == b"two"
+
+
 def test_a_sitemap_that_grows_when_it_is_decompressed_is_refused(site):
     site.pages["/map"] = gzip.compress(b" " * 53_000_000)
 
@@ -199,6 +223,44 @@ def test_a_server_that_does_not_show_its_robots_txt_is_left_alone(site, answer, 
 
     with pytest.raises(SourceUnavailable, match=reason):
         read("feed", f"{site.address}/feed")
+
+
+@pytest.mark.parametrize("number", ["²", "9" * 5_000])
+def test_a_number_of_robots_txt_that_python_cannot_read_is_passed_over(site, number):
+    rules = f"User-agent: *\nCrawl-delay: {number}\nRequest-rate: 1/{number}\nDisallow: /private/ä\n"
+    site.pages["/robots.txt"] = rules.encode()
+    site.pages["/map"] = urlset(site, "/private/%C3%A4", "/open")
+    site.pages["/open"] = b"page"
+
+    forbidden, page = read("sitemap", f"{site.address}/map")
+
+    assert forbidden.reason == "robots.txt forbids it"
+    assert page.blob_bag.blob.data == b"page"
+
+
+@pytest.mark.parametrize("location", ["http://[x/", "//h:99999/"])
+def test_a_redirect_to_what_is_no_address_stops_no_page(site, location):
+    site.pages["/map"] = urlset(site, "/moved", "/a")
+    site.pages["/moved"] = (302, {"Location": location}, b"")
+    site.pages["/a"] = b"a"
+
+    moved, page = read("sitemap", f"{site.address}/map")
+
+    assert isinstance(moved, LeftOut)
+    assert page.blob_bag.blob.data == b"a"
+
+
+@pytest.mark.parametrize(
+    "said", ["Fri, 31 Dec 9999 23:00:00 -1400", f"Mon, 02 Nov 2026 10:00:00 +{'9' * 20}", "yesterday"]
+)
+def test_a_page_with_a_date_that_no_calendar_has_is_taken_without_it(site, said):
+    site.pages["/map"] = urlset(site, "/a")
+    site.pages["/a"] = (200, {"Last-Modified": said}, b"a")
+
+    (page,) = read("sitemap", f"{site.address}/map")
+
+    assert page.blob_bag.blob.data == b"a"
+    assert not page.search_metadata.HasField("last_modified_date")
 
 
 def test_redirects_are_followed_a_few_times_and_never_out_of_http(site):
