@@ -78,8 +78,10 @@ def make_webhook_document(data: bytes, doc_id: str, checksum: str) -> PipeDoc:
 
 def _struct(value: dict[str, Any]) -> struct_pb2.Struct:
     try:
+        # 1e999 is read as infinity, and nobody could write the document as JSON again.
+        json.dumps(value, allow_nan=False)
         return json_format.ParseDict(value, struct_pb2.Struct())
-    except (json_format.ParseError, ValueError, RecursionError) as error:
+    except (json_format.ParseError, ValueError, OverflowError, RecursionError) as error:
         raise _unprocessable(f"the JSON cannot be structured data: {str(error)[:200]}") from None
 
 

@@ -31,6 +31,9 @@ class NoServers:
     def require(self, datasource_id):
         return datasource_id
 
+    def prepare(self, document, _datasource):
+        return document
+
 
 @pytest.fixture
 def ask():
@@ -74,6 +77,16 @@ def test_a_webhook_with_a_wrong_signature_is_refused_without_its_whole_body_in_m
     answer = ask("POST", "/webhooks/signed", content=b"1" * 3_000_000, headers=headers)
 
     assert (answer.status_code, answer.json()["error"]) == (401, "signature_invalid")
+
+
+@pytest.mark.parametrize("number", ["1e999", "1" + 400 * "0"])
+def test_a_webhook_with_a_number_that_no_double_holds_is_refused(ask, number):
+    headers = {"Authorization": "Bearer token", "Content-Type": "application/json"}
+
+    answer = ask("POST", "/webhooks/unsigned", content=f'{{"price": {number}}}', headers=headers)
+
+    assert (answer.status_code, answer.json()["error"]) == (422, "invalid")
+    assert "the JSON cannot be structured data" in answer.json()["reason"]
 
 
 def test_a_signature_is_that_of_all_pieces_of_a_file():
