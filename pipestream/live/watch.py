@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
+from http.client import HTTPException
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -67,8 +68,8 @@ def look_at(url: str, timeout_s: float = _PROBE_S) -> Sighting:
         values = _sum_up(_fetch(f"{url}/metrics", timeout_s).decode())
     except urllib.error.HTTPError as error:
         with closing(error):
-            return Sighting(at, False, f"{url}/health answers {error.code} {_reason(error.read())}".rstrip())
-    except (OSError, ValueError) as error:
+            return Sighting(at, False, f"{url}/health answers {error.code} {_reason(error)}".rstrip())
+    except (OSError, ValueError, HTTPException) as error:
         return Sighting(at, False, f"{url} does not answer: {getattr(error, 'reason', error)}")
     return Sighting(
         at,
@@ -105,9 +106,9 @@ def _samples(page: str) -> Iterable[tuple[str, float]]:
             yield sample.name, float(sample.value)
 
 
-def _reason(body: bytes) -> str:
+def _reason(answer: urllib.error.HTTPError) -> str:
     try:
-        values = json.loads(body)
-    except ValueError:
+        values = json.loads(answer.read())
+    except (OSError, ValueError, HTTPException):
         return ""
     return str(values.get("status", "")) if isinstance(values, dict) else ""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -77,6 +78,30 @@ def test_metrics_that_cannot_be_read_are_a_problem_not_a_crash(told):
     handler.metrics = "}{ nonsense"
 
     assert not look_at(url).is_healthy
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"nonsense\r\n\r\n", id="not HTTP"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", id="a cut answer"),
+        pytest.param(b"HTTP/1.1 503 No\r\nContent-Length: 9\r\n\r\n{", id="a cut refusal"),
+    ],
+)
+def test_what_a_server_breaks_off_is_a_problem_not_a_crash(answer):
+    def serve() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(65_536)
+            connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        seen = look_at(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        thread.join()
+
+    assert not seen.is_healthy
 
 
 def test_a_server_that_does_not_answer_is_not_healthy():
