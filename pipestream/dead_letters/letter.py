@@ -19,6 +19,11 @@ from pipestream.kafka.records import InputRecord, header
 from pipestream.topic_names import INTAKE_CLUSTER, TopicKind, parse_topic
 from pipestream.wire import PipeStream
 
+# A producer may give a record any time, and a header any number. Python knows no later time, and the wire has no more
+# digits: numbers of 32 bits, and of 64 bits for offsets.
+_LATEST_MS = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1000
+_MOST_DIGITS, _MOST_DIGITS_OF_OFFSETS = 9, 18
+
 
 class State(Enum):
     """What has been decided about a dead letter."""
@@ -115,7 +120,7 @@ class DeadLetter:
 def read_letter(record: InputRecord, decision: Decision | None = None) -> DeadLetter:
     """Return a record as a dead letter. Never fails: a dead-letter topic may hold anything."""
     headers = record.headers
-    time = datetime.fromtimestamp(max(0, record.timestamp_ms) / 1000, UTC)
+    time = datetime.fromtimestamp(min(max(0, record.timestamp_ms), _LATEST_MS) / 1000, UTC)
     failed_at = _time(header(headers, OWN + "failed-at")) or time
     return DeadLetter(
         letter_id=LetterId(record.topic, record.partition, record.offset),
@@ -176,16 +181,16 @@ def _origin(record: InputRecord) -> Origin | None:
     if not topic:
         return None
     partition = _number(header(record.headers, CONNECT + "partition"))
-    return Origin(topic, partition, _number(header(record.headers, CONNECT + "offset")))
+    return Origin(topic, partition, _number(header(record.headers, CONNECT + "offset"), _MOST_DIGITS_OF_OFFSETS))
 
 
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() else None
+def _number(text: str | None, most_digits: int = _MOST_DIGITS) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= most_digits else None
 
 
 def _time(text: str | None) -> datetime | None:
     try:
         found = datetime.fromisoformat(text or "")
-    except ValueError:
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from pipestream.dead_letters.browse import histogram
 from pipestream.dead_letters.letter import Decision, LetterId, Origin, State, read_letter
 from pipestream.dead_letters.message import describe, to_dlq_message
 from pipestream.engine.dead_letter_record import dead_letter
@@ -167,3 +168,42 @@ def test_keys_and_headers_that_are_not_text_are_shown_in_base64():
     shown = describe(read_letter(lying_in("t", key=b"\xff", headers=(("h", b"\xfe"),))))
 
     assert (shown["key"], shown["headers"], shown["stream"]) == ("base64:/w==", [["h", "base64:/g=="]], None)
+
+
+@pytest.mark.parametrize("number", ["9" * 5_000, "9" * 20])
+def test_numbers_that_no_tool_can_mean_are_passed_over(number):
+    headers = (
+        ("pipestream.dead.attempts", number.encode()),
+        ("pipestream.dead.replays", number.encode()),
+        ("__connect.errors.topic", b"orders"),
+        ("__connect.errors.partition", number.encode()),
+        ("__connect.errors.offset", number.encode()),
+    )
+
+    letter = read_letter(lying_in("dlq.main.parse", headers=headers))
+
+    assert (letter.attempts, letter.replays, letter.origin) == (0, 0, Origin("orders", None, None))
+    assert to_dlq_message(letter).original_topic == "orders"
+
+
+@pytest.mark.parametrize("failed_at", [b"0001-01-01T00:00:00+14:00", b"9999-12-31T23:59:59-14:00"])
+def test_a_time_that_no_calendar_has_is_that_of_the_record(failed_at):
+    headers = (("pipestream.dead.failed-at", failed_at),)
+
+    letter = read_letter(lying_in("dlq.main.parse", headers=headers))
+
+    assert to_dlq_message(letter).failed_at.ToDatetime(UTC) == letter.failed_at == TIME
+
+
+def test_the_day_of_a_letter_is_that_of_utc():
+    headers = (("pipestream.dead.failed-at", b"2026-03-01T00:30:00+02:00"),)
+
+    found = histogram([read_letter(lying_in("dlq.main.parse", headers=headers))])
+
+    assert found.by_day == {"2026-02-28": 1}
+
+
+def test_a_record_with_a_time_beyond_all_calendars_is_a_letter():
+    record = InputRecord("dlq.main.parse", 0, 17, 10**17, b"k", b"", ())
+
+    assert read_letter(record).time.year == 9999
