@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 
 import pytest
 
@@ -225,6 +226,30 @@ def test_cel_puts_the_value_of_an_expression_in_its_target(engine, expression, t
         assert made == sample()
     else:
         assert get_field(made, target) == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("null", None),
+        ("[null, 1]", [None, 1]),
+        ("{'a': null}", {"a": None}),
+        ("doc.search_metadata.custom_fields", {"none": None, "list": [None, [None]]}),
+    ],
+)
+def test_nulls_of_an_expression_leave_the_references_to_none_alone(expression, expected):
+    document = sample()
+    document.search_metadata.custom_fields.update({"none": None, "list": [None, [None]]})
+    put = mapping(MappingType.CEL, targets=[f"{CUSTOM}.out"], expression=expression)
+    times = 300
+    before = sys.getrefcount(None)
+
+    for _ in range(times):
+        made = apply_mappings([put], PipeStream(), document, "cel-expr")
+
+    # Other code takes and drops some as well, by far fewer than one each time.
+    assert sys.getrefcount(None) > before - times // 2
+    assert get_field(made, f"{CUSTOM}.out") == expected
 
 
 @pytest.mark.parametrize("engine", ["cel-expr", "celpy"])
