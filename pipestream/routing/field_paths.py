@@ -73,7 +73,7 @@ def set_field(document: PipeDoc, path: str, value: Any) -> None:
     *way, last = _steps(path)
     try:
         _write(_reach(document, way), last, value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:  # the last for a number or a time that is too large
         raise MappingError(f"{path}: {error}") from None
 
 

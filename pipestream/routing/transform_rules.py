@@ -73,7 +73,7 @@ def apply_rule(name: str, value: Any, params: Params) -> Any:
     apply = RULES[name].apply
     try:
         return [apply(item, params) for item in value] if isinstance(value, list) else apply(value, params)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:  # the last for a number or a time that is too large
         raise MappingError(f"rule {name}: {error}") from None
 
 

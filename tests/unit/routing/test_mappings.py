@@ -138,6 +138,7 @@ def test_a_rule_transforms_a_value(rule, value, params, expected):
         ("to_double", "abc", {}, "rule to_double"),
         ("to_bool", "maybe", {}, "'maybe' is neither true nor false"),
         ("iso_date", "soon", {}, "rule iso_date"),
+        ("iso_date", "0001-01-01T00:00:00+14:00", {}, "rule iso_date: date value out of range"),
         ("truncate", "abc", {}, "rule truncate needs the parameter length"),
         ("shout", "abc", {}, "there is no rule 'shout'"),
     ],
@@ -275,6 +276,10 @@ def test_cel_computes_times(engine):
             "mapping m1: search_metadata.title: title holds text",
         ),
         (mapping(MappingType.DIRECT, [LENGTH], [TITLE]), "convert it with a TRANSFORM"),
+        (
+            mapping(MappingType.TRANSFORM, [f"{CUSTOM}.digits"], [SCORE], rule="to_int"),
+            "mapping m1: search_metadata.relevance_score: int too large",
+        ),
         (mapping(MappingType.SPLIT, [LENGTH], [KEYWORDS], delimiter=","), "only text can be split"),
         (mapping(MappingType.AGGREGATE, [TITLE], [SCORE], aggregation="sum"), "cannot sum a str"),
         (
@@ -285,10 +290,12 @@ def test_cel_computes_times(engine):
 )
 def test_a_mapping_that_fails_on_a_document_says_which_and_why(engine, broken, message):
     document = sample()
+    document.search_metadata.custom_fields["digits"] = "9" * 400
+    before = document.SerializeToString(deterministic=True)
     with pytest.raises(MappingError, match=message):
         apply_mappings([broken], PipeStream(), document, engine)
 
-    assert document == sample()
+    assert document.SerializeToString(deterministic=True) == before
 
 
 @pytest.mark.parametrize(
