@@ -36,9 +36,13 @@ log = logging.getLogger(__name__)
 
 # A batch costs a dozen round trips; with 500 documents they are small next to the objects.
 _BATCH_DOCUMENTS = 500
-# With the batch that is being gathered, at most 64 MB are in memory unless a document alone is larger.
+# With the batch that is being gathered, at most 64 MB are in memory unless a document alone is larger. What is recorded
+# needs no memory any more.
 _BATCH_BYTES = 16 * 1024 * 1024
-_BATCHES_UNDER_WAY = 3
+_BATCHES_IN_MEMORY = 3
+# Publishing may fall behind, because the relay takes a second to start at worst. Then it publishes several batches at
+# once. Of these, only rows of the catalogue are in memory.
+_BATCHES_UNDER_WAY = 12
 
 _Result = TypeVar("_Result")
 
@@ -114,14 +118,16 @@ class Repository:
         """
         topic = self._topics.check(datasource.datasource_id)
         relay = self._relay(datasource)
-        # Its start takes a second at worst, which passes while the first batch is gathered and stored.
+        # Its start takes a second at worst, which passes while the first batches are gathered, stored and recorded.
         self._publishing.submit(_start_quietly, relay)
         under_way: list[_Batch] = []
         try:
             for batch in self._batches(documents, datasource, refused):
                 under_way.append(self._begin(batch, datasource, force, relay, under_way[-1:]))
-                if len(under_way) == _BATCHES_UNDER_WAY:
+                while under_way and (under_way[0].published.done() or len(under_way) == _BATCHES_UNDER_WAY):
                     yield from _finish(under_way.pop(0), topic)
+                if _wait_for_memory(under_way):
+                    break  # a batch has failed, and so will all behind it
         except PipestreamError:
             # Of the source, or of a batch. Behind a batch that failed, all others fail.
             for begun in under_way:
@@ -140,9 +146,11 @@ class Repository:
         :raises TopicMissing: the datasource has no intake topic.
         :raises DatabaseUnavailable, BrokerUnavailable: repeat it.
         """
-        self._topics.check(datasource.datasource_id)
+        # Kafka is asked in another thread, because both it and PostgreSQL have to be connected to first.
+        checked = self._publishing.submit(self._topics.check, datasource.datasource_id)
         self._uploads.announce_pending(datasource)
         waiting = self._outbox.ids(datasource.datasource_id)
+        checked.result()
         if waiting:
             self._publishing.submit(self._relay(datasource).publish, waiting).result()
         return len(waiting)
@@ -220,6 +228,13 @@ def _do_after(work: Callable[[], _Result], *steps: Future[Any]) -> _Result:
     for step in steps:
         step.result()
     return work()
+
+
+def _wait_for_memory(under_way: Sequence[_Batch]) -> bool:
+    """Wait until the documents of few enough batches are in memory; return whether the batch waited for has failed."""
+    if len(under_way) < _BATCHES_IN_MEMORY:
+        return False
+    return under_way[-_BATCHES_IN_MEMORY].recorded.exception() is not None
 
 
 def _finish(batch: _Batch, topic: str) -> Iterator[Upload]:

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -11,6 +15,7 @@ from pipestream import faults
 from pipestream.documents import repository as repository_module
 from pipestream.documents.catalogue import Catalogue
 from pipestream.documents.identity import prepare
+from pipestream.documents.outbox import Outbox
 from pipestream.documents.references import DocumentPlace, key_of
 from pipestream.documents.repository import Repository
 from pipestream.documents.tables import Tables
@@ -24,6 +29,7 @@ from pipestream.topics.required import Purpose, TopicSpec
 from pipestream.wire import PipeDoc, PipeStream
 from pipestream_testing import fault_actions
 from pipestream_testing.pipeline import read_topic
+from pipestream_testing.waiting import wait_until
 
 pytestmark = pytest.mark.stack
 
@@ -153,6 +159,48 @@ def test_a_document_twice_in_one_upload_keeps_its_order_and_the_last_wins(settin
     assert (row.title, row.version) == ("Two", 2)
 
 
+def test_batches_are_recorded_while_another_process_keeps_the_relay_waiting(
+    settings, repository, datasource, monkeypatch
+):
+    monkeypatch.setattr(repository_module, "_BATCH_DOCUMENTS", 1)
+    ids = [f"doc-{number}" for number in range(8)]
+    tables = Tables(settings)
+
+    def recorded() -> list[str]:
+        with Catalogue(settings) as catalogue:
+            return [row.doc_id for row in catalogue.list("acme", datasource.datasource_id)]
+
+    with closing(tables), ThreadPoolExecutor(1) as pool:
+        with Outbox(tables).lock(datasource.datasource_id) as is_ours:
+            assert is_ours
+            uploads = pool.submit(list, repository.upload_many(map(document, ids), datasource))
+            wait_until(lambda: recorded() == ids, "not all are recorded")
+            assert records(settings, datasource) == []
+        assert [upload.doc_id for upload in uploads.result()] == ids
+
+    assert sorted(record.key.decode() for record in records(settings, datasource)) == ids
+
+
+def test_no_more_is_read_than_is_stored_soon(repository, datasource, monkeypatch):
+    monkeypatch.setattr(repository_module, "_BATCH_DOCUMENTS", 1)
+    may_store, read = threading.Event(), []
+    put = repository._uploads.put
+    monkeypatch.setattr(repository._uploads, "put", lambda *arguments: may_store.wait(60) and put(*arguments))
+
+    def source() -> Iterator[PipeDoc]:
+        for number in range(20):
+            read.append(number)
+            yield document(f"doc-{number:02}")
+
+    with ThreadPoolExecutor(1) as pool:
+        uploads = pool.submit(list, repository.upload_many(source(), datasource))
+        wait_until(lambda: len(read) == repository_module._BATCHES_IN_MEMORY + 1)
+        assert not uploads.done()
+        may_store.set()
+
+        assert len(uploads.result()) == len(read) == 20
+
+
 @pytest.fixture
 def fail_at(monkeypatch):
     """Let this process fail at a named point, once."""
@@ -171,10 +219,11 @@ def test_batches_before_one_that_failed_are_uploaded_and_those_behind_it_are_not
     monkeypatch.setattr(repository_module, "_BATCH_DOCUMENTS", 1)
     monkeypatch.setattr(fault_actions, "_reached", Counter())
     monkeypatch.setenv(faults.VARIABLE, f"{point}=fail@2")
-    ids = [f"doc-{number}" for number in range(6)]
+    # More than one transaction publishes, so that there is a second one to fail.
+    ids = [f"doc-{number:02}" for number in range(3 * repository_module._BATCHES_UNDER_WAY)]
     uploads = repository.upload_many((document(doc_id) for doc_id in ids), datasource)
 
-    assert next(uploads).doc_id == "doc-0"
+    assert next(uploads).doc_id == "doc-00"
     with pytest.raises(TransientError):
         list(uploads)
     with Catalogue(settings) as catalogue:
