@@ -59,7 +59,7 @@ class InlinePassage:
         recorder = PassRecorder(node, graph, services)
         # What ``admit`` changes in a stream, besides what changes with every hop.
         entered = PipeStream(metadata=entrance.entered.metadata).SerializeToString(deterministic=True)
-        self._hops = {way.edge.edge_id: _HopBytes(recorder, way, entered) for way in ways}
+        self._hops = {way.edge.edge_id: HopBytes(recorder, way, entered) for way in ways}
         self._ids: dict[int, Callable[[int], str]] = {}
         self._now = services.now
         self._meter = services.meter
@@ -152,7 +152,7 @@ class InlinePassage:
         return ids(record.offset)
 
 
-class _HopBytes:
+class HopBytes:
     """Writes what a hop adds to the streams that take one edge.
 
     But for the ids, it is the same for all streams of a moment. So it is written with other ids of the same lengths,

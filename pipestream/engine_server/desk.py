@@ -29,11 +29,13 @@ from pipestream.errors import Overloaded, PipestreamError, RecordTooLarge
 from pipestream.kafka.records import OutputRecord
 from pipestream.objects.store import ObjectStore
 from pipestream.settings import Settings
+from pipestream.wire import PipeStream
 
 if TYPE_CHECKING:
     from pipestream.accepted import AcceptedSlot
     from pipestream.drain.packing import Packer
     from pipestream.engine.passing import Passage
+    from pipestream.engine_server.inline_passage import InlinePassage
     from pipestream.engine_server.slots import Slots
 
 log = logging.getLogger(__name__)
@@ -54,6 +56,8 @@ class Job(NamedTuple):
     seen: Callable[[Emission], None] = lambda _: None
     passage: Passage | None = None
     """What may pass its document on in the event loop."""
+    inline_passage: InlinePassage | None = None
+    """What may do so without writing the stream again."""
 
 
 class Keyed(NamedTuple):
@@ -221,6 +225,9 @@ def carry_job(job: Job, store: ObjectStore, deadline: float | None) -> RecordRes
         return job.carrier.carry(arrival, stream, job.seen, deadline)
     # As ``take_in``, of one arrival that has its document with it.
     stream = decode_stream(arrival.record.value) if arrival.stream is None else arrival.stream
+    inline = _pass_on_inline(job, stream)
+    if inline is not None:
+        return inline
     admit(stream, entrance, arrival.origin)
     try:
         result = job.passage.pass_on(arrival.record, stream)
@@ -229,6 +236,18 @@ def carry_job(job: Job, store: ObjectStore, deadline: float | None) -> RecordRes
         log.exception("a document at node %s could not be passed on", entrance.node_id)
         return carry_job(job._replace(arrival=arrival._replace(stream=None), passage=None), store, deadline)
     return job.carrier.carry(arrival, stream, job.seen, deadline) if result is None else result
+
+
+def _pass_on_inline(job: Job, stream: PipeStream) -> RecordResult | None:
+    """Return the result of a document that stays in its record; None if it has to go the longer way."""
+    if job.inline_passage is None:
+        return None
+    try:
+        return job.inline_passage.pass_on(job.arrival, stream)
+    except Exception:
+        # A bug must not lose the document. The stream is as it was.
+        log.exception("a document at node %s could not be passed on", job.carrier.entrance.node_id)
+        return None
 
 
 def outputs_of(results: Sequence[RecordResult]) -> list[OutputRecord]:

@@ -10,6 +10,7 @@ from pipestream.engine.carry import Carrier
 from pipestream.engine.intake import Entrance
 from pipestream.engine.passing import Passage, find_passage
 from pipestream.engine_server.graphs import Directory, LiveGraphs
+from pipestream.engine_server.inline_passage import InlinePassage, find_inline_passage
 from pipestream.engine_server.served import ServedGraph
 from pipestream.errors import RecordInvalid, RequestInvalid
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import IntakeHandoffRequest
@@ -37,6 +38,8 @@ class Door:
     """Counts what happens in the event loop, until a call is answered."""
     passage: Passage | None
     """Passes documents on in the event loop, where the entry node does nothing else; it counts in ``meter``."""
+    inline_passage: InlinePassage | None
+    """The same for those that stay in their records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +149,10 @@ class Doors:
         carrier = Carrier(entrance, self._instance, local.services, self._settings)
         is_blocking = local.ways[source.entry_node_id].is_blocking
         meter = GatheringMeter(local.services.meter)
-        passage = find_passage(entrance, replace(local.services, meter=meter))
+        counting = replace(local.services, meter=meter)
+        passage, inline_passage = find_passage(entrance, counting), find_inline_passage(entrance, counting)
         topic = intake_topic(source.datasource_id)
-        return Door(served, source, carrier, topic, is_blocking, local.packer, meter, passage)
+        return Door(served, source, carrier, topic, is_blocking, local.packer, meter, passage, inline_passage)
 
 
 def _source(served: ServedGraph, datasource_id: str) -> Datasource:

@@ -250,7 +250,14 @@ class Handoffs:
         for door in doors:
             door.meter.received(door.topic, "grpc", [len(value)])
         return [
-            Job(door.carrier, arrival, door.is_blocking or is_reference, door.packer, passage=door.passage)
+            Job(
+                door.carrier,
+                arrival,
+                door.is_blocking or is_reference,
+                door.packer,
+                passage=door.passage,
+                inline_passage=door.inline_passage,
+            )
             for door in doors
         ]
 

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from pipestream.deployment.versions import ActiveGraph
+from pipestream.engine_server import inline_passage
 from pipestream.engine_server.calls import Caller
 from pipestream.engine_server.desk import Desk, carry_job
 from pipestream.engine_server.doors import Doors
@@ -23,6 +24,7 @@ from pipestream.graph.load import check_graph_text
 from pipestream.graph.proto import built
 from pipestream.objects.store import open_store
 from pipestream.settings import Settings
+from pipestream.wire import PipeStream
 
 GRAPH = b"""
 graph: passing
@@ -95,8 +97,9 @@ def job_of(handoffs, request, key="key-1"):
 def at_noon(job):
     """Return a job whose clock stands still, so that two results of it can be compared."""
     noon = lambda: 1_800_000_000.5  # noqa: E731
-    if job.passage is not None:
-        job.passage._now = noon
+    for passage in (job.passage, job.inline_passage):
+        if passage is not None:
+            passage._now = noon
     carrier = job.carrier
     return job._replace(carrier=replace(carrier, services=replace(carrier.services, now=noon)))
 
@@ -106,8 +109,8 @@ def at_noon(job):
     ("document_type", "length"), [("PDF", 0), ("HTML", 2_000), ("PDF", 2_000), ("HTML", 0)], ids=str
 )
 def test_the_short_way_leads_to_the_same_bytes(handoffs, datasource_id, document_type, length):
-    short = at_noon(job_of(handoffs, request_of(datasource_id, document_type, length)))
-    long = at_noon(job_of(handoffs, request_of(datasource_id, document_type, length)))._replace(passage=None)
+    made = [at_noon(job_of(handoffs, request_of(datasource_id, document_type, length))) for _ in range(2)]
+    short, long = made[0]._replace(inline_passage=None), made[1]._replace(passage=None)
 
     assert short.passage is not None
     passed, carried = (carry_job(job, handoffs._desk.store, None) for job in (short, long))
@@ -117,16 +120,79 @@ def test_the_short_way_leads_to_the_same_bytes(handoffs, datasource_id, document
     assert (passed.document_keys, passed.for_segments) == (carried.document_keys, carried.for_segments)
 
 
-def test_a_document_is_carried_where_passing_it_on_fails(handoffs):
-    job = at_noon(job_of(handoffs, request_of()))
+def visited(request):
+    """Return a request whose stream says that it has been somewhere."""
+    stream = request.stream
+    stream.stream_id, stream.hop_count, stream.current_node_id, stream.cluster_id = "s-1", 3, "elsewhere", "other"
+    stream.processing_path.extend(["elsewhere", "start"])
+    stream.metadata.account_id, stream.metadata.trace_id = "acme", "trace"
+    stream.metadata.last_processed_at.seconds = 5
+    stream.metadata.history.add(node_id="elsewhere", hop_number=2)
+    stream.metadata.context_params["from"] = "elsewhere"
+    return request
+
+
+def nameless(request):
+    request.stream.document.doc_id = ""
+    return request
+
+
+@pytest.mark.parametrize("change", [lambda request: request, visited, nameless], ids=["new", "visited", "nameless"])
+@pytest.mark.parametrize(("document_type", "length"), [("PDF", 0), ("HTML", 2_000)])
+def test_a_document_that_stays_in_its_record_says_the_same_on_the_shortest_way(handoffs, document_type, length, change):
+    requests = [change(request_of("inline", document_type, length)) for _ in range(2)]
+    short, long = (at_noon(job_of(handoffs, request)) for request in requests)
+
+    passed = short.inline_passage.pass_on(short.arrival, short.arrival.stream)
+    carried = carry_job(long._replace(passage=None), None, None)
+
+    assert passed is not None
+    (output,), (expected,) = passed.outputs, carried.outputs
+    assert PipeStream.FromString(output.value) == PipeStream.FromString(expected.value)
+    assert output._replace(value=expected.value) == expected
+    assert (passed.objects, passed.sent, passed.decisions) == ({}, carried.sent, carried.decisions)
+
+
+@pytest.mark.parametrize(("document_type", "length"), [("PDF", 2_000), ("HTML", 0)], ids=["two edges", "no edge"])
+def test_a_document_with_more_to_do_than_to_take_one_edge_goes_the_longer_way(handoffs, document_type, length):
+    job = job_of(handoffs, request_of("inline", document_type, length))
+    before = job.arrival.stream.SerializeToString(deterministic=True)
+
+    assert job.inline_passage.pass_on(job.arrival, job.arrival.stream) is None
+    assert job.arrival.stream.SerializeToString(deterministic=True) == before
+
+
+def test_a_document_that_is_larger_than_its_record_may_be_is_stored(handoffs):
+    request = request_of("inline")
+    request.stream.document.search_metadata.body = "x" * 100_001
+    job = job_of(handoffs, request)
+
+    assert carry_job(job, handoffs._desk.store, None).objects
+
+
+def test_a_document_with_a_trace_goes_the_longer_way(handoffs, monkeypatch):
+    job = job_of(handoffs, request_of("inline"))
+    monkeypatch.setattr(inline_passage, "is_traced", lambda _: True)
+
+    assert job.inline_passage.pass_on(job.arrival, job.arrival.stream) is None
+
+
+def test_documents_that_are_stored_have_no_shortest_way(handoffs):
+    assert job_of(handoffs, request_of("stored")).inline_passage is None
+
+
+@pytest.mark.parametrize("broken", ["passage", "inline_passage"])
+def test_a_document_is_carried_where_passing_it_on_fails(handoffs, broken):
+    job = at_noon(job_of(handoffs, request_of()))._replace(inline_passage=None)
     expected = carry_job(job._replace(passage=None, arrival=job.arrival._replace(stream=None)), None, None)
 
     class Broken:
         def pass_on(self, _record, stream):
-            stream.Clear()
+            if broken == "passage":  # which changes the stream; the other one does not
+                stream.Clear()
             raise ZeroDivisionError
 
-    assert carry_job(job._replace(passage=Broken()), None, None).outputs == expected.outputs
+    assert carry_job(job._replace(**{broken: Broken()}), None, None).outputs == expected.outputs
 
 
 def test_a_document_whose_time_is_over_is_not_passed_on(handoffs):
