@@ -41,7 +41,8 @@ class Submission:
     @property
     def size_bytes(self) -> int:
         """How much it adds to a transaction."""
-        return sum(output.size_bytes for output in self.outputs) + len(self.answer) + 2 * DIGEST_BYTES
+        # Of a list: to go through a generator takes twice as long, for every call.
+        return sum([output.size_bytes for output in self.outputs]) + len(self.answer) + 2 * DIGEST_BYTES
 
 
 def content_digest(data: bytes) -> bytes:

@@ -305,21 +305,18 @@ def _stream_value(data: bytes) -> bytes:
 
 
 def _answer(jobs: Sequence[Job], results: Sequence[RecordResult], reasons: Sequence[str]) -> IntakeHandoffResponse:
-    told = [*(_tell(job, result) for job, result in zip(jobs, results, strict=True)), *reasons]
+    stream_ids = [derive_stream_id(job.carrier.entrance.lane, job.arrival.origin) for job in jobs]
+    told = [*map(_tell, jobs, results, stream_ids), *reasons]
     return IntakeHandoffResponse(
         accepted=True,
         message="; ".join(told)[:_MESSAGE_LIMIT],
-        assigned_stream_id=_stream_id(jobs[0]),
+        assigned_stream_id=stream_ids[0],
         entry_node_id=jobs[0].carrier.entrance.node_id,
     )
 
 
-def _stream_id(job: Job) -> str:
-    return derive_stream_id(job.carrier.entrance.lane, job.arrival.origin)
-
-
-def _tell(job: Job, result: RecordResult) -> str:
+def _tell(job: Job, result: RecordResult, stream_id: str) -> str:
     """Return what became of a document in one graph, for people."""
     ways = [*result.sent, *(["dead letter"] * result.dead_letters)]
-    text = f"graph {job.carrier.entrance.graph.graph_id}, stream {_stream_id(job)}: {', '.join(ways) or 'consumed'}"
+    text = f"graph {job.carrier.entrance.graph.graph_id}, stream {stream_id}: {', '.join(ways) or 'consumed'}"
     return f"{text} ({coded_message(result.error)[:300]})" if result.error else text

@@ -170,6 +170,8 @@ class GatheringMeter:
 
     def flush(self) -> None:
         """Count what was gathered."""
+        if not (self._received or self._processed or self._sent or self._ended):
+            return  # so it is for all calls of a transaction but the first
         for (queue, transport), received_bytes in self._received.items():
             self._meter.received(queue, transport, received_bytes)
         for (queue, status), seconds in self._processed.items():
