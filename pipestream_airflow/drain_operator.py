@@ -21,7 +21,7 @@ from airflow.sdk.exceptions import (
     AirflowSkipException,
 )
 
-from pipestream.api.runs import run_request
+from pipestream.api.requests import run_request
 from pipestream.deployment.versions import find_version
 from pipestream.drain.backfill import hash_of_then
 from pipestream.drain.check import find_reason_to_skip

@@ -11,6 +11,7 @@ import gc
 from pyspark.daemon import manager
 
 import pipestream_spark.worker  # noqa: F401
+from pipestream.drain import sub_ranges, window  # noqa: F401
 from pipestream.drain.garbage import collect_rarely
 
 if __name__ == "__main__":

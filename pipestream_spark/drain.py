@@ -16,9 +16,9 @@ import signal
 import sys
 from contextlib import closing
 from functools import partial
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from pipestream.api.runs import run_request
+from pipestream.api.requests import run_request
 from pipestream.drain.caller import watch_caller
 from pipestream.drain.job import parse_arguments, read_request
 from pipestream.drain.report import DrainFailure, DrainReport, write_outcome
@@ -26,8 +26,10 @@ from pipestream.errors import PipestreamError
 from pipestream.settings import Settings, load_settings
 from pipestream.telemetry.logs import setup_logging
 from pipestream_spark.choice import find_connect
-from pipestream_spark.connect_runner import ConnectRunner
-from pipestream_spark.runner import SparkRunner
+
+if TYPE_CHECKING:
+    from pipestream_spark.connect_runner import ConnectRunner
+    from pipestream_spark.runner import SparkRunner
 
 log = logging.getLogger("pipestream.drain")
 
@@ -62,9 +64,16 @@ def _open_runner(settings: Settings, topic: str) -> SparkRunner | ConnectRunner:
 
     A job that spark-submit has started has paid for its Spark, so ``auto`` means that one.
     """
-    if settings.spark_mode == "auto" and "PYSPARK_GATEWAY_PORT" in os.environ:
-        return SparkRunner(f"drain {topic}")
-    return find_connect(settings) or SparkRunner(f"drain {topic}")
+    is_submitted = settings.spark_mode == "auto" and "PYSPARK_GATEWAY_PORT" in os.environ
+    on_connect = None if is_submitted else find_connect(settings)
+    return on_connect or _open_spark_runner(topic)
+
+
+def _open_spark_runner(topic: str) -> SparkRunner:
+    # Each kind of runner is imported only where it is used. The other one would take a third of a second.
+    from pipestream_spark.runner import SparkRunner
+
+    return SparkRunner(f"drain {topic}")
 
 
 def _give_up(runner: SparkRunner | ConnectRunner) -> None:

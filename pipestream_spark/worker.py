@@ -14,7 +14,6 @@ from operator import itemgetter
 import pyarrow as pa
 
 from pipestream.arrow import to_table
-from pipestream.drain.pieces import place_of
 from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.errors import SettingsInvalid
 from pipestream.settings import Settings, load_settings
@@ -57,6 +56,8 @@ class SubRangeOrders:
 
 def process_numbered(orders: SubRangeOrders, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Process the sub-ranges whose numbers a slice has; return their pieces. It is the first of two stages."""
+    from pipestream.drain.pieces import place_of
+
     for batch in batches:
         for number in batch.column("id").to_pylist():
             task_number, sub_range = orders.places[number]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from pipestream.api.graphs import GraphSource, read_graph
+from pipestream.api.requests import run_request
 from pipestream.connectors.folder import FolderConnector
 from pipestream.connectors.ingest import find_datasource, ingest
 from pipestream.connectors.report import IngestReport
@@ -23,32 +21,16 @@ from pipestream.dead_letters import (
     run_action,
 )
 from pipestream.dead_letters.decisions import DEFAULT_MAX_REPLAYS
-from pipestream.deployment.versions import find_version
 from pipestream.drain.backfill import Backfill
-from pipestream.drain.local_runner import LocalRunner
-from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.drain.report import DrainReport
 from pipestream.drain.request import DrainRequest
-from pipestream.drain.run import run_drain
-from pipestream.errors import LeaseLost, RequestInvalid
+from pipestream.errors import RequestInvalid
 from pipestream.graph.flow import why_inactive
 from pipestream.ids import new_run_id
-from pipestream.leases import open_lease_store
 from pipestream.ledger import Ledger
 from pipestream.settings import Settings, load_settings
-from pipestream.telemetry.push import push_run
 from pipestream.times import to_utc
 from pipestream.user import user_name
-
-
-class CancellableRunner(Protocol):
-    """Runs the range tasks of a drain: in this process, on Spark, or elsewhere."""
-
-    def __call__(self, tasks: Sequence[RangeTask]) -> Iterable[RangeOutcome]:
-        """Run tasks side by side or one after the other, and return how each of their ranges ended."""
-
-    def cancel(self, why: LeaseLost) -> None:
-        """Stop the tasks: the run has lost its lease. Called from another thread."""
 
 
 def ingest_datasource(
@@ -150,26 +132,6 @@ def backfill_topic(
         accept_failures=accept_failures,
     )
     return run_request(request, settings)
-
-
-def run_request(request: DrainRequest, settings: Settings, runner: CancellableRunner | None = None) -> DrainReport:
-    """Drain what a request asks for, with a lease store of its own.
-
-    :param runner: runs the range tasks; in this process unless given.
-    """
-    runner = runner or LocalRunner(settings)
-    with closing(open_lease_store(settings)) as leases:
-        report = run_drain(
-            request,
-            settings,
-            runner,
-            leases=leases,
-            find_graph=partial(find_version, settings, request.graph.graph_id),
-            on_lease_lost=runner.cancel,
-        )
-    values = {"records": report.records, "dead_letters": report.dead_letters, "seconds": report.seconds}
-    push_run(settings, request.graph.graph_id, request.topic, values, report.documents_out)
-    return report
 
 
 def replay_dead_letters(

@@ -110,9 +110,9 @@ def run_request(settings: Settings, request: DrainRequest, *, spark: bool) -> Dr
             from pipestream.cli.submit import drain_on_spark
 
             return drain_on_spark(settings, request)
-        from pipestream.api import runs
+        from pipestream.api import requests
 
-        return runs.run_request(request, settings)
+        return requests.run_request(request, settings)
 
 
 def describe(report: DrainReport) -> list[str]:

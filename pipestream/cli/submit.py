@@ -36,13 +36,13 @@ def drain_on_spark(settings: Settings, request: DrainRequest) -> DrainReport:
     :raises TransientError: it failed, and the same run may be tried again.
     :raises TerminalError: it failed for good, or could not be started.
     """
-    from pipestream.api import runs
+    from pipestream.api import requests
 
     runner = import_module(_CHOICE).find_connect(settings)
     if runner is None:
         return submit_drain(settings, request)
     with closing(runner):
-        return runs.run_request(request, settings, runner)
+        return requests.run_request(request, settings, runner)
 
 
 def submit_drain(settings: Settings, request: DrainRequest) -> DrainReport:

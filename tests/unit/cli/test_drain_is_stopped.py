@@ -31,7 +31,7 @@ with patch(sys.argv.pop(1), be_told_to_stop):
     sys.exit(main())
 """
 
-IN_THIS_PROCESS = "pipestream.api.runs.run_request"
+IN_THIS_PROCESS = "pipestream.api.requests.run_request"
 ON_SPARK = "pipestream.cli.submit.drain_on_spark"
 
 
