@@ -1,8 +1,9 @@
 """Ingest files of 1 KB from a folder and from an S3 prefix; against the requests for the same documents alone.
 
 What is ingested is stored, remembered in the catalogue and published, each document once; that is checked by the intake
-topic before a rate is reported. The rival of the folder has the documents in memory and only puts them. The rival of
-the S3 prefix gets each object and puts it under another name.
+topic before a rate is reported. The rivals make the same requests and do nothing else. The rival of the folder puts the
+objects that were just stored once more, from memory, under names of the same length and depth: a server that keeps
+objects in a folder makes a folder for each. The rival of the S3 prefix gets a file before each.
 """
 
 from __future__ import annotations
@@ -17,10 +18,9 @@ import pytest
 
 from pipestream.connectors.ingest import ingest
 from pipestream.graph.model import Connector, Datasource
-from pipestream.objects.store import open_store
+from pipestream.objects.store import ObjectStore, open_store
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
-from pipestream.wire import PipeDoc
 from pipestream_testing.bench import sized
 from pipestream_testing.courses import read_keys
 
@@ -50,27 +50,41 @@ def ingested_per_s(settings, datasource: Datasource) -> float:
     return FILES / took_s
 
 
-def put_per_s(settings, prefix: str) -> float:
-    documents = [PipeDoc(doc_id=f"doc-{number:06}") for number in range(FILES)]
-    for document in documents:
-        document.search_metadata.body = BODY
-    items = [(f"documents/{prefix}/{each.doc_id}.pb", each.SerializeToString()) for each in documents]
+def stored_objects(store: ObjectStore, datasource: Datasource) -> list[tuple[str, bytes]]:
+    """Return what was stored for a datasource, under other names."""
+    place = f"documents/acme/{datasource.datasource_id}"
+    objects = [(f"{place}-alone{key.removeprefix(place)}", store.get(key)) for key in store.list(place)]
+    assert len(objects) == FILES
+    return objects
+
+
+def assert_all_stored(store: ObjectStore, datasource: Datasource) -> None:
+    assert sum(1 for _ in store.list(f"documents/acme/{datasource.datasource_id}-alone")) == FILES
+
+
+def put_per_s(settings, datasource: Datasource) -> float:
     with open_store(settings.store_uri, settings) as store:
+        objects = stored_objects(store, datasource)
         started = time.perf_counter()
-        store.put_many(items)
+        store.put_many(objects)
         took_s = time.perf_counter() - started
-        assert sum(1 for _ in store.list(f"documents/{prefix}")) == FILES
+        assert_all_stored(store, datasource)
     return FILES / took_s
 
 
-def copied_per_s(settings, folder: Path, prefix: str) -> float:
+def copied_per_s(settings, folder: Path, datasource: Datasource) -> float:
+    def copy(name: str, key: str, data: bytes) -> None:
+        store.get(f"files/{name}")
+        store.put(key, data)
+
     names = [file.name for file in folder.iterdir()]
     with open_store(settings.store_uri, settings) as store, ThreadPoolExecutor(THREADS) as pool:
+        keys, documents = zip(*stored_objects(store, datasource), strict=True)
         started = time.perf_counter()
-        for _ in pool.map(lambda name: store.put(f"copies/{prefix}/{name}", store.get(f"files/{name}")), names):
+        for _ in pool.map(copy, names, keys, documents):
             pass
         took_s = time.perf_counter() - started
-        assert sum(1 for _ in store.list(f"copies/{prefix}")) == FILES
+        assert_all_stored(store, datasource)
     return FILES / took_s
 
 
@@ -98,10 +112,10 @@ def test_files_that_are_ingested(settings, unique, scenario, folder, prefix):
     for number in range(ROUNDS):
         of_folder = datasource_of(settings, f"{unique}-f{number}", Connector("folder", {"path": str(folder)}))
         rates["folder"].append(ingested_per_s(settings, of_folder))
-        rates["put alone"].append(put_per_s(settings, f"{unique}-{number}"))
+        rates["put alone"].append(put_per_s(settings, of_folder))
         of_s3 = datasource_of(settings, f"{unique}-s{number}", Connector("s3", prefix))
         rates["S3 listing"].append(ingested_per_s(settings, of_s3))
-        rates["get and put alone"].append(copied_per_s(settings, folder, f"{unique}-{number}"))
+        rates["get and put alone"].append(copied_per_s(settings, folder, of_s3))
     for name, found in rates.items():
         made.add(name, "documents/s", *found, is_rival=name.endswith("alone"))
     for name, rival in (("folder", "put alone"), ("S3 listing", "get and put alone")):
