@@ -12,7 +12,7 @@ from pipestream.dead_letters import Selection
 from pipestream.dead_letters.selection import EVERYTHING
 from pipestream.errors import RequestInvalid
 from pipestream.times import to_utc
-from pipestream_airflow.run_form import MAX_IDS, TIME
+from pipestream_airflow.run_form import MAX_IDS, MAY_BE_EMPTY, TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ class ApprovalParams:
             raise RequestInvalid("rebaseline needs a topic: choose the one whose heads move")
         if bool(params["to"]) == bool(params["offsets"]):
             raise RequestInvalid("rebaseline needs either to, such as latest, or offsets, such as 0:1200: fill in one")
-        pairs = [each.split(":") for each in params["offsets"]]
+        pairs = [each.split(":") for each in params["offsets"] or ()]
         offsets = {int(partition): int(offset) for partition, offset in pairs}
         if len(offsets) < len(pairs):
             raise RequestInvalid("offsets names a partition twice: give one offset for each")
@@ -82,7 +82,7 @@ def approval_form(topics: Sequence[str]) -> dict[str, Param]:
             title="Action",
             type="string",
             enum=sorted(ACTIONS),
-            description_md="\n".join(f"- `{action}`: {ACTIONS[action]}" for action in sorted(ACTIONS)),
+            description_md="\n".join(f"- **{action}**: {ACTIONS[action]}" for action in sorted(ACTIONS)),
         ),
         "reason": Param(
             "",
@@ -91,9 +91,11 @@ def approval_form(topics: Sequence[str]) -> dict[str, Param]:
             maxLength=1_000,
             description_md="Why. Whoever is asked for approval reads it.",
         ),
-        "nodes": _texts("Nodes", "`purge` and `replay`: patterns of the nodes that letters failed at, such as `p-*`."),
-        "errors": _texts("Errors", "`purge` and `replay`: patterns of the names of errors, such as `Module*`."),
-        "doc_ids": _texts("Document ids", "`purge` and `replay`: only these documents."),
+        "nodes": _texts(
+            "Nodes", r"**purge** and **replay**: patterns of the nodes that letters failed at, such as p-\*."
+        ),
+        "errors": _texts("Errors", r"**purge** and **replay**: patterns of the names of errors, such as Module\*."),
+        "doc_ids": _texts("Document ids", "**purge** and **replay**: only these documents."),
         "since": _time("Since", "letters whose last failure was at this time or later"),
         "until": _time("Until", "letters whose last failure was before this time; empty: before the dry run"),
         "limit": Param(
@@ -101,29 +103,29 @@ def approval_form(topics: Sequence[str]) -> dict[str, Param]:
             title="Limit",
             type=["null", "integer"],
             minimum=1,
-            description_md="`purge` and `replay`: most letters. Empty: as many as the dry run finds.",
+            description_md="**purge** and **replay**: most letters. Empty: as many as the dry run finds.",
         ),
         "topic": Param(
             "",
             title="Topic",
             type="string",
             enum=["", *topics],
-            description_md="`rebaseline`: the topic whose heads move.",
+            description_md="**rebaseline**: the topic whose heads move.",
         ),
         "to": Param(
             "",
             title="To",
             type="string",
             maxLength=100,
-            description_md="`rebaseline`: `earliest`, `latest`, a time with its zone, or how far back, as `PT6H`.",
+            description_md="**rebaseline**: earliest, latest, a time with its zone, or how far back, as PT6H.",
         ),
         "offsets": Param(
             [],
             title="Offsets",
-            type="array",
+            type=MAY_BE_EMPTY,
             items={"type": "string", "pattern": r"^\d{1,9}:\d{1,18}$"},
             uniqueItems=True,
-            description_md="`rebaseline`, instead of `to`: `PARTITION:OFFSET`, one a line.",
+            description_md="**rebaseline**, instead of the field To: PARTITION:OFFSET, one a line.",
         ),
     }
 
@@ -142,7 +144,7 @@ def _selection(params: Mapping[str, Any]) -> Selection:
     since, until = (_moment(name, params[name]) for name in ("since", "until"))
     if since and until and since >= until:
         raise RequestInvalid(f"since ({since}) must be before until ({until}): exchange them")
-    nodes, errors, doc_ids = (tuple(sorted(params[name])) for name in ("nodes", "errors", "doc_ids"))
+    nodes, errors, doc_ids = (tuple(sorted(params[name] or ())) for name in ("nodes", "errors", "doc_ids"))
     return Selection(nodes=nodes, errors=errors, doc_ids=doc_ids, since=since, until=until)
 
 
@@ -159,7 +161,7 @@ def _moment(name: str, text: str | None) -> datetime | None:
 def _texts(title: str, description: str) -> Param:
     items = {"type": "string", "minLength": 1}
     return Param(
-        [], title=title, type="array", items=items, uniqueItems=True, maxItems=MAX_IDS, description_md=description
+        [], title=title, type=MAY_BE_EMPTY, items=items, uniqueItems=True, maxItems=MAX_IDS, description_md=description
     )
 
 
@@ -170,5 +172,5 @@ def _time(title: str, meaning: str) -> Param:
         type=["null", "string"],
         format="date-time",
         pattern=TIME,
-        description_md=f"`purge` and `replay`: {meaning}.",
+        description_md=f"**purge** and **replay**: {meaning}.",
     )

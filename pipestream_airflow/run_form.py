@@ -16,6 +16,10 @@ TIME = r"^(\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?
 OFFSETS = r"^\d+:\d+-\d+$"
 MAX_IDS = 10_000
 """Longer lists belong into a time range: Airflow keeps the form's values with the run."""
+MAY_BE_EMPTY = ["null", "array"]
+"""Airflow's form marks a field that cannot be null as required."""
+
+# In Airflow's form, words in `code` cover the line above them. So names are bold in descriptions.
 
 
 def form(topics: Sequence[str], budget: int) -> dict[str, Param]:
@@ -25,8 +29,8 @@ def form(topics: Sequence[str], budget: int) -> dict[str, Param]:
             "catch_up",
             title="Mode",
             type="string",
-            enum=sorted(MODES),
-            description_md="\n".join(f"- `{mode}`: {MODES[mode]}" for mode in sorted(MODES)),
+            enum=list(MODES),
+            description_md="\n".join(f"- **{mode}**: {meaning}" for mode, meaning in MODES.items()),
         ),
         "topics": Param(
             list(topics),
@@ -49,14 +53,14 @@ def form(topics: Sequence[str], budget: int) -> dict[str, Param]:
         "offsets": Param(
             [],
             title="Offsets",
-            type="array",
+            type=MAY_BE_EMPTY,
             items={"type": "string", "pattern": OFFSETS},
             uniqueItems=True,
-            description_md="`offset_range`: `PARTITION:START-END` of one intake topic, the end not included.",
+            description_md="**offset_range**: PARTITION:START-END of one intake topic, the end not included.",
         ),
-        "doc_ids": _texts("Document ids", "`documents` and `dead_letters`: only these documents."),
-        "nodes": _texts("Nodes", "`dead_letters`: patterns of the nodes that they failed at, such as `parse-*`."),
-        "errors": _texts("Errors", "`dead_letters`: patterns of the names of their errors, such as `Module*`."),
+        "doc_ids": _texts("Document ids", "**documents** and **dead_letters**: only these documents."),
+        "nodes": _texts("Nodes", r"**dead_letters**: patterns of the nodes that they failed at, such as parse-\*."),
+        "errors": _texts("Errors", r"**dead_letters**: patterns of the names of their errors, such as Module\*."),
         "graph_version": Param(
             "now",
             title="Graph version",
@@ -85,7 +89,7 @@ def form(topics: Sequence[str], budget: int) -> dict[str, Param]:
 
 
 def _time(title: str, meaning: str) -> Param:
-    description = f"`time_range` and `documents`: {meaning}. `dead_letters`: by the time of their last failure."
+    description = f"**time_range** and **documents**: {meaning}. **dead_letters**: by the time of their last failure."
     return Param(
         None, title=title, type=["null", "string"], format="date-time", pattern=TIME, description_md=description
     )
@@ -94,5 +98,5 @@ def _time(title: str, meaning: str) -> Param:
 def _texts(title: str, description: str) -> Param:
     items = {"type": "string", "minLength": 1}
     return Param(
-        [], title=title, type="array", items=items, uniqueItems=True, maxItems=MAX_IDS, description_md=description
+        [], title=title, type=MAY_BE_EMPTY, items=items, uniqueItems=True, maxItems=MAX_IDS, description_md=description
     )

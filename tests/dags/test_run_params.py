@@ -71,7 +71,18 @@ def test_fields_that_contradict_each_other_are_refused_with_what_to_change(value
 
 
 def test_every_mode_has_its_meaning_in_the_form():
-    assert set(form(TOPICS, 1)["mode"].schema["enum"]) == set(MODES)
+    mode = form(TOPICS, 1)["mode"]
+
+    # In this order: "the same" in a meaning is about the mode before.
+    assert mode.schema["enum"] == list(MODES)
+    assert [line.split("**")[1] for line in mode.schema["description_md"].splitlines()] == list(MODES)
+
+
+def test_lists_may_be_left_empty():
+    lists = ("offsets", "doc_ids", "nodes", "errors")
+
+    assert all("null" in form(TOPICS, 1)[name].schema["type"] for name in lists)
+    assert read(**dict.fromkeys(lists)) == read()
 
 
 def caused_by(error: Exception) -> AirflowException:

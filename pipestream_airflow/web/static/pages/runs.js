@@ -3,7 +3,7 @@ import { Chakra, Router, html, useEffect, useState } from "../lib/react.js";
 import { callAirflow, path, useAction } from "../lib/api.js";
 import { plural } from "../lib/format.js";
 import { Confirm } from "../lib/confirm.js";
-import { Failure } from "../lib/parts.js";
+import { Failure, TextLink } from "../lib/parts.js";
 
 const { Alert, Box, Button, Checkbox, Field, Input, NativeSelect, SimpleGrid, Stack, Text } = Chakra;
 
@@ -60,7 +60,7 @@ function RunDialog({ dag, onClose }) {
   return html`
     <${Confirm} open title="Run this pipeline now" verb="Run" busy=${start.busy} isDone=${Boolean(run)} isOff=${!state.done} onConfirm=${() => start.run()} onCancel=${onClose}>
       <${Stack} gap="3">
-        <${Text} fontSize="sm">Drains what waits in its topics, as its schedule would. For other modes, use the form of Airflow's own Trigger button.<//>
+        <${Text} fontSize="sm">Drains what waits in its topics, as its schedule would. The <${TextLink} to=${`/dags/${dag}`}>page of its DAG<//> has Airflow's own button Trigger, whose form has the other modes: a time or offsets of the past, single documents, dead letters, a dry run.<//>
         <${DagNotice} state=${state} unpause=${unpause} onUnpause=${setUnpause} />
         ${start.error ? html`<${Failure} title="The run was not started" error=${start.error} />` : null}
         ${run ? html`<${Done} text="The run is queued." to=${`/dags/${dag}/runs/${encodeURIComponent(run.dag_run_id)}`} link="See the run" />` : null}
