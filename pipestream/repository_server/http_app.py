@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +109,7 @@ class HttpDesk:
     async def _take_in_form(self, form: FormData, datasource: Datasource, trace: str) -> Answer:
         files: list[UploadFile] = [value for _, value in form.multi_items() if not isinstance(value, str)]
         fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
+        _check_texts([*fields.values(), *(part.filename or "" for part in files)])
         if not files:
             raise HttpRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, "no_file", "the form has no file")
         if len(files) > 1 and fields.get("doc_id"):
@@ -234,6 +235,15 @@ async def _explain_http(_request: Request, error: Any) -> Response:
 
 def _trace(request: Request) -> str:
     return request.headers.get(TRACEPARENT, "")
+
+
+def _check_texts(texts: Iterable[str]) -> None:
+    """Refuse what a charset such as utf-7 can make of a form's bytes, and no document can hold: half a character."""
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        reason = "a field or file name is not Unicode text; send the form as UTF-8"
+        raise HttpRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, "multipart_invalid", reason) from None
 
 
 def _check_encoding(request: Request) -> None:

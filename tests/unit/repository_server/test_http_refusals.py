@@ -79,6 +79,18 @@ def test_a_webhook_with_a_wrong_signature_is_refused_without_its_whole_body_in_m
     assert (answer.status_code, answer.json()["error"]) == (401, "signature_invalid")
 
 
+@pytest.mark.parametrize("part", ["name=title\r\n\r\n\\ud800", "name=f; filename=\\ud800\r\n\r\nv"])
+def test_a_form_whose_charset_makes_half_a_character_is_refused(ask, part):
+    parts = [part, "name=f; filename=x\r\n\r\nv"]
+    body = "".join(f"--b\r\nContent-Disposition: form-data; {each}\r\n" for each in parts) + "--b--\r\n"
+    kind = "multipart/form-data; boundary=b; charset=unicode_escape"
+    headers = {"Authorization": "Bearer token", "Content-Type": kind}
+
+    answer = ask("POST", "/uploads/files", content=body.encode(), headers=headers)
+
+    assert (answer.status_code, answer.json()["error"]) == (422, "multipart_invalid")
+
+
 @pytest.mark.parametrize("number", ["1e999", "1" + 400 * "0"])
 def test_a_webhook_with_a_number_that_no_double_holds_is_refused(ask, number):
     headers = {"Authorization": "Bearer token", "Content-Type": "application/json"}
