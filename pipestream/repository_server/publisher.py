@@ -20,6 +20,8 @@ from pipestream.errors import Overtaken, PipestreamError
 from pipestream.telemetry.metrics import OUTBOX_WAITING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pipestream.documents.tables import Tables
     from pipestream.repository_server.datasources import Datasources
     from pipestream.settings import Settings
@@ -66,29 +68,31 @@ class Publisher:
         self._wake.set()
 
     def _run(self) -> None:
-        self._adopt()
+        self._try(self._adopt, "looking for unpublished documents")
         while True:
             is_last = self._is_stopping
             self._wake.clear()
-            self._publish_all()
+            self._try(self._publish_all, "reading the outbox")
             if is_last:
                 return
             self._wake.wait(_LOOK_S)
 
+    def _try(self, work: Callable[[], None], what: str) -> None:
+        """Do work that is tried again. Nothing may end this thread: the server would take uploads and publish none."""
+        try:
+            work()
+        except PipestreamError as error:
+            log.warning("%s: %s", what, error)
+        except Exception:  # such as "too many open files"
+            log.exception("%s: unexpected error", what)
+
     def _adopt(self) -> None:
         """Announce documents that a version without an outbox recorded and did not publish."""
-        try:
-            for datasource in self._datasources.all():
-                self._uploads.announce_pending(datasource)
-        except PipestreamError as error:
-            log.warning("looking for unpublished documents: %s", error)
+        for datasource in self._datasources.all():
+            self._uploads.announce_pending(datasource)
 
     def _publish_all(self) -> None:
-        try:
-            waiting = self._outbox.counts()
-        except PipestreamError as error:
-            log.warning("the outbox cannot be read: %s", error)
-            return
+        waiting = self._outbox.counts()
         for datasource_id in self._relays.keys() - waiting.keys():
             OUTBOX_WAITING.labels(datasource_id).set(0)
         for datasource_id, count in waiting.items():
