@@ -194,13 +194,13 @@ class FileLeaseStore:
     def _read(self) -> _State:
         file = self._folder / STATE_FILE
         try:
-            text = file.read_text()
+            data = file.read_bytes()
         except FileNotFoundError:
             return _State()
         except OSError as error:
             raise self._refused(error) from error
         try:
-            return _parse(json.loads(text))
+            return _parse(json.loads(data))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise LeaseStoreRefused(
                 f"{file} is not a file of leases ({error}); delete it, and apply the graphs again"

@@ -31,9 +31,10 @@ def store(tmp_path):
     return FileLeaseStore(Settings(leases="file", lease_folder=tmp_path / "leases"))
 
 
-def test_a_file_that_holds_no_leases_is_refused_with_its_name(store, tmp_path):
+@pytest.mark.parametrize("data", [b'{"half": ', b"\xff\xfe"])
+def test_a_file_that_holds_no_leases_is_refused_with_its_name(store, tmp_path, data):
     store.register([TOPIC])
-    (tmp_path / "leases" / file.STATE_FILE).write_text('{"half": ')
+    (tmp_path / "leases" / file.STATE_FILE).write_bytes(data)
 
     with pytest.raises(LeaseStoreRefused, match=r"leases\.json is not a file of leases"):
         store.topics()
