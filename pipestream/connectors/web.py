@@ -169,7 +169,9 @@ class Web:
         limit = dict.fromkeys(("connect", "read", "write", "pool"), self.options.timeout_s)
         self._backend.deadline = time.monotonic() + self.options.timeout_s
         try:
-            with self._pool.stream("GET", url, headers=sent, extensions={"timeout": limit}) as answer:
+            # As they are read: an etag may have any byte.
+            coded = {name: value.encode("latin-1") for name, value in sent.items()}
+            with self._pool.stream("GET", url, headers=coded, extensions={"timeout": limit}) as answer:
                 return self._read(answer)
         except AddressRefused as error:
             raise Refused(str(error)) from None

@@ -109,6 +109,15 @@ def test_a_feed_that_is_unchanged_is_not_sent_again(site, memory):
     assert len(read("feed", f"{site.address}/feed", memory)) == 2
 
 
+def test_an_etag_that_is_not_ascii_is_sent_back_as_it_came(site, memory):
+    site.pages["/feed"] = (200, {"ETag": '"ü"'}, ATOM.encode())
+    read("feed", f"{site.address}/feed", memory)
+
+    (again,) = read("feed", f"{site.address}/feed", memory)
+
+    assert again.reason == "the feed is unchanged, says the server"
+
+
 def test_the_pages_of_a_feed_are_fetched_and_one_that_fails_is_tried_again(site, memory):
     site.pages["/feed"] = (200, {"ETag": '"1"'}, RSS.replace("<item><title>Nameless</title></item>", "").encode())
     site.pages["/one"] = (200, {"ETag": '"p"', "Content-Type": "text/html; charset=utf-8"}, b"<html>1</html>")
