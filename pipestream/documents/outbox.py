@@ -10,10 +10,11 @@ import hashlib
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 from psycopg.rows import class_row
 
 from pipestream.errors import Overtaken
@@ -131,13 +132,18 @@ class Outbox:
         """Keep other relays of a datasource away for the block, if none is at work; say whether that is so.
 
         PostgreSQL frees the lock when its connection is gone. So it may be lost. It only keeps two processes from
-        working against each other.
+        working against each other. The block may take any time: what waits is published in many batches.
         """
         name = hashlib.blake2b(f"outbox/{datasource_id}".encode(), digest_size=8).digest()
         sql = "SELECT pg_try_advisory_xact_lock(%s)"
-        with self._tables.connection() as connection, connection.transaction():
-            found = connection.execute(sql, (int.from_bytes(name, signed=True),)).fetchone()
-            yield found is not None and bool(found[0])
+        with self._tables.lasting_connection() as connection:
+            with self._tables.limited(connection):
+                found = connection.execute(sql, (int.from_bytes(name, signed=True),)).fetchone()
+            try:
+                yield found is not None and bool(found[0])
+            finally:
+                with suppress(psycopg.Error), self._tables.limited(connection):
+                    connection.rollback()
 
     def take_over(self, datasource_id: str) -> tuple[int, Batch | None]:
         """Take a datasource's lane from whoever had it; return our token, and the batch that was claimed last, if any.

@@ -122,11 +122,27 @@ class Tables:
         :raises DatabaseUnavailable: PostgreSQL did not answer.
         :raises DatabaseRefused: PostgreSQL refuses the statements.
         """
+        with self.lasting_connection() as connection, self.limited(connection):
+            yield connection
+
+    @contextmanager
+    def limited(self, connection: Connection) -> Iterator[None]:
+        """Cut a connection if the block takes longer than the work with one may."""
+        with cut_after(self._answer_timeout_s, connection):
+            yield
+
+    @contextmanager
+    def lasting_connection(self) -> Iterator[Connection]:
+        """Borrow a connection for as long as the block takes. Every use of it must be ``limited``, and leave it idle.
+
+        :raises DatabaseUnavailable: PostgreSQL did not answer.
+        :raises DatabaseRefused: PostgreSQL refuses the statements.
+        """
         try:
             self._pool.open()
-            with self._pool.connection() as connection, cut_after(self._answer_timeout_s, connection):
+            with self._pool.connection() as connection:
                 if not self._ready:
-                    with connection.transaction():
+                    with self.limited(connection), connection.transaction():
                         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
                         connection.execute(_SCHEMA)
                     self._ready = True

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from pipestream.documents.catalogue import Catalogue
 from pipestream.documents.identity import prepare
 from pipestream.documents.outbox import Outbox
 from pipestream.documents.references import DocumentPlace, key_of
+from pipestream.documents.relay import Relay
 from pipestream.documents.repository import Repository
 from pipestream.documents.tables import Tables
 from pipestream.documents.uploads import Uploads
@@ -294,6 +296,27 @@ def test_two_processes_take_turns_at_one_datasource(settings, repository, dataso
 
     keys = sorted(record.key.decode() for record in records(settings, datasource))
     assert keys == ["a-0", "a-1", "a-2", "b-0", "b-1", "b-2"]
+
+
+def test_a_relay_may_publish_for_longer_than_an_answer_of_postgresql_may_take(
+    settings, datasource, uploads, monkeypatch
+):
+    uploads.record([prepare(document(), datasource)], datasource)
+    send = Relay._send
+
+    def send_slowly(*arguments):
+        time.sleep(3.5)
+        send(*arguments)
+
+    monkeypatch.setattr(Relay, "_send", send_slowly)
+    with closing(Tables(settings, answer_timeout_s=3)) as tables:
+        outbox = Outbox(tables)
+        with closing(Relay(settings, outbox, datasource.datasource_id)) as relay:
+            published = relay.publish_waiting()
+        with outbox.lock(datasource.datasource_id) as is_free:
+            assert is_free
+
+    assert len(published) == len(records(settings, datasource)) == 1
 
 
 def test_a_relay_that_was_overtaken_publishes_nothing_more(settings, repository, datasource, uploads):
