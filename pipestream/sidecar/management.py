@@ -64,16 +64,18 @@ class ManagementService(SidecarManagementServiceServicer):
         if not 0 <= records <= MAX_CHUNK_RECORDS:
             message = f"max_poll_records must be between 0 (the default) and {MAX_CHUNK_RECORDS}, not {records}"
             return wire.SetConsumerConfigResponse(success=False, message=message)
-        if not cluster_id or not self._configs(cluster_id):
+        # Asked for once: the last slot of the cluster may end meanwhile.
+        configs = self._configs(cluster_id) if cluster_id else []
+        if not configs:
             known = ", ".join(sorted({config.cluster_id for config in self._configs("")})) or "none"
             message = f"this sidecar drains no topic of cluster {cluster_id[:100]!r}; it drains those of: {known}"
             return wire.SetConsumerConfigResponse(success=False, message=message)
         self._sizes.set_chunk_records(cluster_id, records)
         self._worker.restart(lambda spec: spec.graph.cluster_id == cluster_id)
+        applied = configs[0]
+        applied.max_poll_records = self._sizes.chunk_records(cluster_id)
         return wire.SetConsumerConfigResponse(
-            success=True,
-            message="used from the end of the current chunks on",
-            applied_config=self._configs(cluster_id)[0],
+            success=True, message="used from the end of the current chunks on", applied_config=applied
         )
 
     def _configs(self, cluster_id: str) -> list[wire.GraphConsumerConfig]:

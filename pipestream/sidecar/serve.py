@@ -100,14 +100,17 @@ async def _serve(
     health = partial(health_of, worker, stop)
     with TelemetryEndpoint(settings.telemetry_host, options.telemetry_port, health) as telemetry:
         working = asyncio.create_task(asyncio.to_thread(worker.run, stop))
-        while not worker.rounds and not working.done():
-            await asyncio.sleep(_POLL_S)
-        if worker.rounds and not stop.is_set():
-            await server.set_serving(True)
-            on_ready(Ready(worker.name, port, telemetry.address))
         try:
+            while not worker.rounds and not working.done():
+                await asyncio.sleep(_POLL_S)
+            if worker.rounds and not stop.is_set():
+                await server.set_serving(True)
+                on_ready(Ready(worker.name, port, telemetry.address))
             await working
         finally:
+            # Also where on_ready fails: the process would wait for the worker's thread forever.
+            stop.set()
+            await asyncio.wait([working])
             await server.stop()
 
 
