@@ -21,6 +21,8 @@ _MONTHS = {
     )
 }
 _WEEKDAYS = {name: number for number, name in enumerate(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])}
+_DAYS = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
+"""How many days a month can have, where it is not 31."""
 _CRON_PARTS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
     ("minute", 0, 59, {}),
     ("hour", 0, 23, {}),
@@ -94,9 +96,10 @@ def parse_start(text: str) -> StartAt:
 
 
 def check_schedule(text: str) -> None:
-    """Check that a schedule is a preset or a cron expression of five parts.
+    """Check that a schedule is a preset or a cron expression of five parts, and that its day exists.
 
-    :raises ValueError: it is neither; the message says which part is wrong.
+    :raises ValueError: it is neither, and the message says which part is wrong; or it is a day such as 30 February, for
+        which Airflow would never start a run, and would say so only in a log.
     """
     if text in _PRESETS:
         return
@@ -106,20 +109,28 @@ def check_schedule(text: str) -> None:
             f"{text!r} is not a schedule: use minute hour day month weekday, such as 0 6 * * *, or "
             f"{', '.join(_PRESETS)}"
         )
-    for part, (name, low, high, names) in zip(parts, _CRON_PARTS, strict=True):
-        for item in part.split(","):
-            _check_cron_item(item, name, low, high, names)
+    values = [
+        {value for item in part.split(",") for value in _cron_values(item, *rules)}
+        for part, rules in zip(parts, _CRON_PARTS, strict=True)
+    ]
+    days, months = values[2:4]
+    if min(days) > max(_DAYS.get(month, 31) for month in months):
+        raise ValueError(f"{text!r} never comes: no month of {parts[3]!r} has a day of {parts[2]!r}")
 
 
-def _check_cron_item(item: str, name: str, low: int, high: int, names: dict[str, int]) -> None:
+def _cron_values(item: str, name: str, low: int, high: int, names: dict[str, int]) -> range:
+    """Return the numbers that an item of a part stands for, such as those of ``1-5`` or ``*/2``."""
     span, slash, step = item.partition("/")
     wrong = ValueError(
         f"{item!r} is not a valid {name}: use {low} to {high}, *, a range such as {low}-{high} or a step such as */2"
     )
     if slash and not (step.isascii() and step.isdigit() and 1 <= int(step[:4]) <= high):
         raise wrong
+    every = int(step) if slash else 1
     if span == "*":
-        return
+        return range(low, high + 1, every)
     ends = [names.get(end.lower(), int(end) if re.fullmatch("[0-9]{1,2}", end) else -1) for end in span.split("-")]
     if len(ends) > 2 or any(not low <= end <= high for end in ends) or ends[0] > ends[-1]:
         raise wrong
+    last = high if slash and len(ends) == 1 else ends[-1]  # 5/2 means from 5 on
+    return range(ends[0], last + 1, every)

@@ -65,6 +65,9 @@ def test_a_duration_counts_back_from_now():
         "*/15 0-6/2 1,15 jan-jun mon",
         "0 0 1 * SUN",
         "59 23 31 12 7",
+        "0 0 29 2 *",
+        "0 0 31 2-5/3 *",
+        "0 0 20/5,31 feb *",
     ],
 )
 def test_accepts_presets_and_cron(text):
@@ -94,4 +97,10 @@ def test_accepts_presets_and_cron(text):
 )
 def test_refuses_what_is_not_a_schedule(text):
     with pytest.raises(ValueError, match=r"."):
+        check_schedule(text)
+
+
+@pytest.mark.parametrize("text", ["0 0 30 2 *", "0 0 31 2,4-6/2 *", "0 0 31 apr mon"])
+def test_refuses_a_day_that_no_month_has(text):
+    with pytest.raises(ValueError, match="never comes: no month of"):
         check_schedule(text)
