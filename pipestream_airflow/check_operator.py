@@ -68,7 +68,7 @@ class CheckOperator(BaseOperator):
         drains = self._drains()
         settings, _ = lease_settings(self.consul_conn_id)
         try:
-            params = RunParams.read(context["params"])
+            params = RunParams.read(context["params"], context["dag_run"].run_type)
             requests = _requests(drains, context)
             chosen = {each.topic: each for each in requests.values() if isinstance(each, DrainRequest)}
             if params.dry_run:

@@ -292,7 +292,7 @@ class DrainOperator(BaseOperator):
 
         :raises AirflowSkipException: this run does not drain the topic, even if records wait.
         """
-        params = RunParams.read(context["params"])
+        params = RunParams.read(context["params"], context["dag_run"].run_type)
         backfill = self._backfill(params, context)
         if self.topic not in params.topics:
             raise AirflowSkipException(f"{self.topic} is not among the topics of this run")

@@ -35,6 +35,10 @@ _USED_BY: dict[str, tuple[str, ...]] = {
     "errors": ("dead_letters",),
 }
 """Which modes look at a field. In another mode it would be ignored, so a value there is refused."""
+_AGAIN = ("time_range", "offset_range", "documents")
+"""The modes that drain records again."""
+_BACKFILL = "backfill"
+"""The type of the runs of a backfill that was created in Airflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +59,10 @@ class RunParams:
     dry_run: bool = False
 
     @classmethod
-    def read(cls, params: Mapping[str, Any]) -> RunParams:
+    def read(cls, params: Mapping[str, Any], run_type: str = "manual") -> RunParams:
         """Take the parameters out of a task's context; Airflow has checked each of them against the form.
 
+        :param run_type: Airflow's type of the run.
         :raises RequestInvalid: two fields contradict each other, or a value has the form of a time but is not one.
         """
         read = cls(
@@ -74,10 +79,15 @@ class RunParams:
             graph_version=params.get("graph_version") or "now",
             dry_run=bool(params.get("dry_run")),
         )
-        read._check()
+        read._check(is_backfill=run_type == _BACKFILL)
         return read
 
-    def _check(self) -> None:
+    def _check(self, *, is_backfill: bool) -> None:
+        if is_backfill and self.mode != "catch_up":
+            raise BackfillInvalid(
+                f"each run of this backfill drains its own interval, so the mode {self.mode} would be ignored: create "
+                f"the backfill without a mode, or trigger the DAG in that mode"
+            )
         for name, modes in _USED_BY.items():
             if getattr(self, name) and self.mode not in modes:
                 raise RequestInvalid(
@@ -95,10 +105,10 @@ class RunParams:
                 raise BackfillInvalid("mode offset_range needs offsets, such as 0:100-200")
             if sum(map(is_intake, self.topics)) != 1:
                 raise BackfillInvalid("mode offset_range is about one intake topic: leave one of them in topics")
-        if self.graph_version == "then" and self.mode not in ("time_range", "offset_range", "documents"):
+        if self.graph_version == "then" and self.mode not in _AGAIN and not is_backfill:
             raise BackfillInvalid(
                 f"graph_version then is of a range that is drained again, and the mode {self.mode} drains what waits: "
-                f"choose now, or the mode time_range, offset_range or documents"
+                f"choose now, or the mode {', '.join(_AGAIN[:-1])} or {_AGAIN[-1]}"
             )
 
     def backfill(
@@ -114,7 +124,7 @@ class RunParams:
         """
         # Airflow's times are pendulum's. They become ours here, before the core sees them.
         asked_at = to_utc(run_after)
-        if run_type == "backfill":
+        if run_type == _BACKFILL:
             since, until = (moment and to_utc(moment) for moment in interval)
             if since is None or until is None or since >= until:
                 raise BackfillInvalid(

@@ -70,6 +70,28 @@ def test_fields_that_contradict_each_other_are_refused_with_what_to_change(value
         read(**values)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"mode": "documents", "doc_ids": ["a"]},
+        {"mode": "offset_range", "offsets": ["0:1-2"], "topics": ["intake.a"]},
+        {"mode": "time_range", "since": "2026-03-01"},
+        {"mode": "dead_letters"},
+    ],
+)
+def test_a_backfill_of_airflow_refuses_a_mode_that_it_would_ignore(values):
+    params = {name: param.value for name, param in form(TOPICS, 100).items()} | values
+
+    with pytest.raises(RequestInvalid, match="create the backfill without a mode"):
+        RunParams.read(params, "backfill")
+
+
+def test_a_backfill_of_airflow_can_use_the_graph_of_then():
+    params = {name: param.value for name, param in form(TOPICS, 100).items()} | {"graph_version": "then"}
+
+    assert RunParams.read(params, "backfill").graph_version == "then"
+
+
 def test_every_mode_has_its_meaning_in_the_form():
     mode = form(TOPICS, 1)["mode"]
 
