@@ -319,6 +319,19 @@ def test_a_check_that_finds_nothing_to_drain_leaves_the_hours_to_their_task(tmp_
     assert dag.task_dict["check"]._behind() == ["drain_intake_files", "report"]
 
 
+def test_a_graph_that_drains_no_topic_has_runs_that_succeed(tmp_path):
+    file = tmp_path / "none.yaml"
+    file.write_text("""
+graph: none
+cluster: main
+nodes: [{id: enter, type: connector}]
+edges: [{from: enter, to: happy-end}]
+""")
+    run = Run(build_graph_dag(load_graph(file), file, Settings()))
+
+    assert run.dag.task_dict["check"].execute(run.context) == {}
+
+
 def test_a_dry_run_skips_every_task_also_the_one_that_starts_other_dags(tmp_path, monkeypatch):
     file = tmp_path / "aging.yaml"
     file.write_text(AGING)
