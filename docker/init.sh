@@ -23,6 +23,15 @@ echo "init: sample documents"
 pipestream samples
 
 echo "init: topics of the graphs"
-for graph in /opt/pipestream/dags/graphs/*.yaml; do
-    pipestream graph apply "$graph"
+shopt -s nullglob
+for graph in "$PIPESTREAM_GRAPHS_FOLDER"/*.{yaml,yml}; do
+    code=0
+    pipestream graph apply "$graph" || code=$?
+    # 2: the graph is broken, or still in design. The others are applied and Airflow starts, which shows what is wrong.
+    # 1: a server does not answer. Then nothing else would work either.
+    case $code in
+        0) ;;
+        2) echo "init: $graph is NOT applied, see above" ;;
+        *) exit $code ;;
+    esac
 done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -385,6 +386,30 @@ def test_the_samples_are_written_where_the_scheduler_looks_for_them():
     assert folder in OWNED, "a new volume belongs to whom the folder of the image belongs to"
     assert mounts_of("init")[folder] == mounts_of("airflow-scheduler")[folder] == f"sources:{folder}"
     assert "\npipestream samples\n" in (REPOSITORY / "docker" / "init.sh").read_text()
+
+
+@pytest.mark.parametrize(("answer", "code", "applied"), [(2, 0, "broken design good"), (1, 1, "broken")])
+def test_a_graph_that_cannot_be_applied_keeps_nothing_else_from_starting(tmp_path, answer, code, applied):
+    """Unlike a server that does not answer."""
+    graphs, said = tmp_path / "graphs", tmp_path / "applied"
+    graphs.mkdir()
+    for name in ("broken.yaml", "design.yml", "good.yaml"):
+        (graphs / name).touch()
+    graph_apply = f"""
+        [ $1 = graph ] || exit 0
+        basename "$3" | cut -d. -f1 >> {said}
+        case $3 in *good*) ;; *) exit {answer} ;; esac
+    """
+    for name, script in {"airflow": "", "python": "", "pipestream": graph_apply}.items():
+        stub = tmp_path / name
+        stub.write_text(f"#!/bin/sh\n{script}\n")
+        stub.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PIPESTREAM_GRAPHS_FOLDER": str(graphs)}
+
+    done = subprocess.run(["bash", str(REPOSITORY / "docker" / "init.sh")], env=environment, check=False)
+
+    assert done.returncode == code
+    assert sorted(said.read_text().split()) == applied.split()
 
 
 def test_as_many_tasks_run_at_once_as_natively(tmp_path):
