@@ -25,6 +25,16 @@ STEPS = [
 
 
 @pytest.fixture
+def documents():
+    """Twelve chunks a partition.
+
+    The next try drains what the killed one may have worked on one record at a time, and so without segments. The stages
+    of a drain hold at most six chunks, so at least half of the chunks are drained as usual.
+    """
+    return [f"{partition}-{number}" for partition in range(2) for number in range(120)]
+
+
+@pytest.fixture
 def pipeline(make_pipeline):
     return make_pipeline(("  - id: first\n", "  - id: first\n    storage: segments\n"))
 

@@ -84,7 +84,8 @@ class Letters:
         return list(list_dead_letters(self.settings, topics, selection or Selection(), states=states, limit=limit))
 
     def open_ids(self, selection: Selection | None = None) -> list[str]:
-        return [letter.doc_id for letter in self.listed(selection)]
+        """Return the documents of the open letters, sorted: the order of the ranges that failed is by chance."""
+        return sorted(letter.doc_id for letter in self.listed(selection))
 
     def replayed(self) -> list[str]:
         """Return the documents of the records that replays sent to the second node, sorted, with repeats."""
