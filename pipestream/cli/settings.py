@@ -83,8 +83,15 @@ def _type_name(field: FieldInfo) -> str:
     import types
     import typing
 
-    names = {"str": "text", "int": "whole number", "float": "number", "SecretStr": "secret", "Path": "path", "bool": "yes or no"}
-    names["Mapping"] = "table of secrets"
+    names = {
+        "str": "text",
+        "int": "whole number",
+        "float": "number",
+        "bool": "yes or no",
+        "Path": "path",
+        "SecretStr": "secret",
+        "Mapping": "table of secrets",
+    }
     kind = field.annotation
     words = []
     for part in typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,):
