@@ -210,6 +210,7 @@ def test_settings_are_listed_with_variable_and_meaning(run, monkeypatch):
     assert rows["drain_budget"] == {
         "name": "drain_budget",
         "variable": "PIPESTREAM_DRAIN_BUDGET",
+        "group": "Drains",
         "type": "whole number",
         "default": 100_000,
         "value": 77,
