@@ -8,6 +8,7 @@ documents on.
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,17 +23,26 @@ def collect_rarely() -> None:
         gc.set_threshold(_THRESHOLD, *others)
 
 
+_guard = threading.Lock()
+_before: list[tuple[int, int, int]] = []
+"""The thresholds before each drain that is at work."""
+
+
 @contextmanager
 def spared_collector() -> Iterator[None]:
     """Look for cycles less often, and leave out what is there already; for a process that also does other things.
 
-    Drains of one process may overlap. Then the first that ends ends it for all.
+    Drains of one process may overlap. The last that ends gives back what the first has found.
     """
-    before = gc.get_threshold()
-    collect_rarely()
-    gc.freeze()
+    with _guard:
+        _before.append(_before[0] if _before else gc.get_threshold())
+        collect_rarely()
+        gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
-        gc.set_threshold(*before)
+        with _guard:
+            before = _before.pop()
+            if not _before:
+                gc.unfreeze()
+                gc.set_threshold(*before)
