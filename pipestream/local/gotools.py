@@ -72,7 +72,7 @@ def find_tool(tool: GoTool, report: Report) -> Path:
 
 
 def _build(tool: GoTool, folder: Path, report: Report) -> None:
-    go, own = _find_go(report)
+    go, own = find_go(report)
     report(f"building {tool.name} {tool.version} from source (first time only, about {tool.minutes} minutes)")
     work = folder / "build"
     work.mkdir()
@@ -99,7 +99,7 @@ def _build(tool: GoTool, folder: Path, report: Report) -> None:
         raise StackError(f"{what}: the program was built but does not run on this machine")
 
 
-def _find_go(report: Report) -> tuple[Path, bool]:
+def find_go(report: Report) -> tuple[Path, bool]:
     """Return the ``go`` to use and whether it is our own, from PyPI."""
     on_path = shutil.which("go")
     if on_path and tool_version(on_path, "version") >= GO_MINIMUM:

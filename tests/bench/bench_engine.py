@@ -1,9 +1,10 @@
 """Measure the engine against an empty grpc.aio echo of the same payload, one process each, in one run.
 
-A call's documents are committed to Kafka when it is answered. The client runs on the same machine and costs as much as
-a server. So the rates depend on what else runs; what a call costs the server in CPU time does not, and it is what one
-core can do. Targets, of the echo's rate at 256 in flight: 55 % inline, 25 % with objects of 10 KB; p50 under 10 ms at
-16 (inline); the stream at 1.5 times the unary rate, the batch form at 4 times per core.
+A call's documents are committed to Kafka when it is answered. The client is a Go program (``handoff_load``): one in
+Python costs as much as a server, and both share the machine. The rates still depend on what else runs; what a call
+costs the server in CPU time does not, and it is what one core can do. Targets, of the echo's rate at 256 in flight:
+55 % inline, 25 % with objects of 10 KB; p50 under 10 ms at 16 (inline); the stream at 1.5 times the unary rate, the
+batch form at 4 times per core.
 
 A second empty server shows how much of a call's time is the transaction: it commits a record for each call, and does
 nothing else (``bare_transactions.py``).
@@ -11,48 +12,36 @@ nothing else (``bare_transactions.py``).
 
 from __future__ import annotations
 
-import asyncio
-import itertools
+import json
 import os
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
-import grpc.aio
 import psutil
 import pytest
 
 from pipestream.deployment.versions import GraphVersions
-from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import (
-    IntakeHandoffRequest,
-    IntakeHandoffResponse,
-    IntakeHandoffStreamRequest,
-    IntakeHandoffStreamResponse,
-)
-from pipestream.gen.pipestream.live.v1.handoff_service_pb2 import HandoffBatchRequest, HandoffBatchResponse
-from pipestream.modules.remote import IDEMPOTENCY_KEY
-from pipestream.rpc.server import run_loop
+from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import IntakeHandoffRequest
 from pipestream_testing.bare_transactions import METHOD as BARE
 from pipestream_testing.bench import sized
 from pipestream_testing.courses import FIVE_CONDITIONS, INLINE, make_pipeline, make_topic, read_keys
 from pipestream_testing.echo_server import METHOD as ECHO
 from pipestream_testing.engine_processes import HANDOFF, EngineProcess
+from pipestream_testing.go_program import build_go
 
 pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
 ROUND_S = float(os.environ.get("BENCH_SECONDS", sized("4", "0.8")))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", sized("3", "2")))
-CONNECTIONS = 4
-FEWEST_CALLS = 10
-# Of calls, over all rounds: they are keys, and a repeated key gets the first answer without any work.
-NUMBERS = itertools.count()
 BATCH = 50
 STREAM = "/ai.pipestream.engine.v1.EngineV1Service/IntakeHandoffStream"
 BATCHES = "/pipestream.live.v1.HandoffService/HandoffBatch"
+LOAD = Path(__file__).parent / "handoff_load"
 
 GRAPH = f"""
 graph: NAME
@@ -75,123 +64,53 @@ class Round:
     """Of the server, per document."""
 
 
-Call = Callable[[int], Awaitable[int]]
-"""Make the nth call, and return how many documents it carried."""
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """One kind of call of one server."""
+
+    server: tuple[str, int]
+    """Its address and its process id."""
+    kind: str
+    """How ``handoff_load`` makes the call, and what it expects as an answer."""
+    method: str
+    payload: bytes
 
 
-async def measure(in_flight: int, server: int, call: Call) -> Round:
-    times, documents = [], 0
-    stop_at = float("inf")
+class Client:
+    """The Go program that makes the calls."""
 
-    async def work() -> None:
-        nonlocal documents
-        while (started := time.perf_counter()) < stop_at:
-            carried = await call(next(NUMBERS))
-            documents += carried
-            times.append(time.perf_counter() - started)
+    def __init__(self, program: Path) -> None:
+        self._program = program
+        self.accepted = 0
+        """How many documents engines have taken in all."""
 
-    workers = [asyncio.create_task(work()) for _ in range(in_flight)]
-    await _wait(ROUND_S / 4, times)  # warm
-    times.clear()
-    documents, cpu, started = 0, _cpu_s(server), time.perf_counter()
-    await _wait(ROUND_S, times)
-    took, counted, used, ended = time.perf_counter() - started, documents, _cpu_s(server) - cpu, sorted(times)
-    stop_at = 0.0
-    await asyncio.gather(*workers)
-    p50, p99 = (ended[int(len(ended) * share)] * 1_000 for share in (0.5, 0.99))
-    return Round(counted / took, p50, p99, used / counted * 1e6)
-
-
-async def _wait(seconds: float, calls: list[float]) -> None:
-    """Wait so long, and on a busy machine until some calls have ended."""
-    await asyncio.sleep(seconds)
-    while len(calls) < FEWEST_CALLS:
-        await asyncio.sleep(0.05)
+    def measure(self, calls: Calls, in_flight: int) -> Round:
+        address, pid = calls.server
+        # A new key for every document: one that is repeated gets the first answer without any work.
+        options = {"address": address, "method": calls.method, "kind": calls.kind, "own": os.urandom(4).hex()}
+        options |= {"in-flight": str(in_flight), "batch": str(BATCH), "seconds": str(ROUND_S)}
+        command = [self._program, *(f"-{name}={value}" for name, value in options.items())]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(calls.payload)
+            process.stdin.close()
+            assert process.stdout.readline() == b"measuring\n"
+            before = _cpu_s(pid)
+            assert process.stdout.readline() == b"measured\n"
+            used = _cpu_s(pid) - before
+            found = json.loads(process.stdout.read())
+        assert process.returncode == 0
+        if calls.method in (HANDOFF, STREAM, BATCHES):
+            self.accepted += found["all"]
+        documents = found["documents"]
+        return Round(documents / found["seconds"], found["p50_ms"], found["p99_ms"], used / documents * 1e6)
 
 
 def _cpu_s(pid: int) -> float:
     """Return the CPU time of a process and of its children."""
     process = psutil.Process(pid)
     return sum(sum(each.cpu_times()[:2]) for each in (process, *process.children(recursive=True)))
-
-
-class Clients:
-    """Calls of one server, over several connections."""
-
-    def __init__(self, address: str) -> None:
-        self.documents = 0
-        """How many were handed over in all."""
-        options = [("grpc.use_local_subchannel_pool", 1)]
-        self._channels = [grpc.aio.insecure_channel(address, options=options) for _ in range(CONNECTIONS)]
-
-    def unary(self, method: str, payload: bytes, *, expect: bool = False) -> Call:
-        calls = [channel.unary_unary(method) for channel in self._channels]
-        own = os.urandom(4).hex()
-
-        async def call(number: int) -> int:
-            answer = await calls[number % CONNECTIONS](payload, metadata=((IDEMPOTENCY_KEY, f"{own}-{number}"),))
-            if expect:
-                assert IntakeHandoffResponse.FromString(answer).accepted
-                self.documents += 1
-            return 1
-
-        return call
-
-    def batch(self, request: IntakeHandoffRequest) -> Call:
-        calls = [channel.unary_unary(BATCHES) for channel in self._channels]
-        own = os.urandom(4).hex()
-
-        async def call(number: int) -> int:
-            batch = HandoffBatchRequest()
-            for index in range(BATCH):
-                batch.handoffs.add(key=f"{own}-{number}-{index}", request=request)
-            answer = HandoffBatchResponse.FromString(await calls[number % CONNECTIONS](batch.SerializeToString()))
-            assert all(each.response.accepted for each in answer.answers)
-            self.documents += BATCH
-            return BATCH
-
-        return call
-
-    def stream(self, request: IntakeHandoffRequest) -> Call:
-        """Send documents over one stream per connection. Its answers come in any order, so each waits for its own."""
-        own = os.urandom(4).hex()
-        streams = [_Stream(channel, request, own) for channel in self._channels]
-
-        async def call(number: int) -> int:
-            await streams[number % CONNECTIONS].send(number)
-            self.documents += 1
-            return 1
-
-        return call
-
-    async def close(self) -> None:
-        for channel in self._channels:
-            await channel.close()
-
-
-class _Stream:
-    def __init__(self, channel: grpc.aio.Channel, request: IntakeHandoffRequest, own: str) -> None:
-        self._call = channel.stream_stream(STREAM)()
-        self._request = IntakeHandoffStreamRequest(request=request)
-        self._own = own
-        self._waiting: dict[int, asyncio.Future[None]] = {}
-        self._writing = asyncio.Lock()
-        self._reading = asyncio.create_task(self._read())
-
-    async def send(self, number: int) -> None:
-        done = self._waiting[number] = asyncio.get_running_loop().create_future()
-        self._request.sequence = number
-        self._request.request.stream.stream_id = f"{self._own}-{number}"
-        message = self._request.SerializeToString()
-        async with self._writing:
-            await self._call.write(message)
-        await done
-
-    async def _read(self) -> None:
-        async for message in self._call:
-            answer = IntakeHandoffStreamResponse.FromString(message)
-            assert answer.status == IntakeHandoffStreamResponse.STATUS_ACCEPTED, answer
-            self._waiting.pop(answer.sequence).set_result(None)
 
 
 def request_of(datasource_id: str, size_bytes: int) -> IntakeHandoffRequest:
@@ -241,44 +160,46 @@ def engine_server(settings, unique, tmp_path):
     assert engine.stop() == 0, engine.log
 
 
-async def measure_all(
-    echo_server, bare_server, engine_server, unique
-) -> tuple[dict[tuple[str, int], list[Round]], int]:
-    """Return the rounds of every kind of call by its name and calls in flight, and how many documents were accepted."""
-    inline, large = request_of(f"{unique}-inline", 2_000), request_of(f"{unique}-object", 10_000)
-    echo, bare, engine = Clients(echo_server[0]), Clients(bare_server[0]), Clients(engine_server.address)
-    small_echo = (echo_server[1], echo.unary(ECHO, inline.SerializeToString()))
-    large_echo = (echo_server[1], echo.unary(ECHO, large.SerializeToString()))
-    transaction = (bare_server[1], bare.unary(BARE, inline.SerializeToString()))
-    handoff = (engine_server.pid, engine.unary(HANDOFF, inline.SerializeToString(), expect=True))
-    with_object = (engine_server.pid, engine.unary(HANDOFF, large.SerializeToString(), expect=True))
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    return Client(build_go(LOAD, tmp_path_factory.mktemp("go")))
+
+
+def measure_all(
+    client: Client, echo: tuple[str, int], bare: tuple[str, int], engine: tuple[str, int], unique: str
+) -> dict[tuple[str, int], list[Round]]:
+    """Return the rounds of every kind of call by its name and calls in flight."""
+    inline = request_of(f"{unique}-inline", 2_000).SerializeToString()
+    large = request_of(f"{unique}-object", 10_000).SerializeToString()
+    small_echo = Calls(echo, "echo", ECHO, inline)
+    handoff = Calls(engine, "unary", HANDOFF, inline)
+    with_object = Calls(engine, "unary", HANDOFF, large)
     # What is compared is measured one right after the other: the load of the machine changes.
     kinds = {
         ("echo, 2 KB", 256): small_echo,
         ("inline, 2 KB", 256): handoff,
-        ("stream, inline", 256): (engine_server.pid, engine.stream(inline)),
-        (f"batches of {BATCH}, inline", 8): (engine_server.pid, engine.batch(inline)),
-        ("echo, 10 KB", 256): large_echo,
+        ("stream, inline", 256): Calls(engine, "stream", STREAM, inline),
+        (f"batches of {BATCH}, inline", 8): Calls(engine, "batch", BATCHES, inline),
+        ("echo, 10 KB", 256): Calls(echo, "echo", ECHO, large),
         ("object of 10 KB", 256): with_object,
         ("echo, 2 KB", 16): small_echo,
-        ("transaction alone, 2 KB", 16): transaction,
+        ("transaction alone, 2 KB", 16): Calls(bare, "echo", BARE, inline),
         ("inline, 2 KB", 16): handoff,
         ("object of 10 KB", 16): with_object,
         ("inline, 2 KB", 1): handoff,
     }
     taken: dict[tuple[str, int], list[Round]] = {kind: [] for kind in kinds}
     for _ in range(ROUNDS):
-        for (what, in_flight), (server, call) in kinds.items():
-            taken[what, in_flight].append(await measure(in_flight, server, call))
-    for clients in (echo, bare, engine):
-        await clients.close()
-    return taken, engine.documents
+        for (what, in_flight), calls in kinds.items():
+            taken[what, in_flight].append(client.measure(calls, in_flight))
+    return taken
 
 
-def test_engine_against_an_echo(echo_server, bare_server, engine_server, settings, unique, scenario):
-    taken, accepted = run_loop(measure_all(echo_server, bare_server, engine_server, unique))
+def test_engine_against_an_echo(client, echo_server, bare_server, engine_server, settings, unique, scenario):
+    engine = (engine_server.address, engine_server.pid)
+    taken = measure_all(client, echo_server, bare_server, engine, unique)
     published = sum(map(len, read_keys(settings, f"pipestream.{unique}.one").values()))
-    assert published == accepted, f"{accepted} documents were accepted, {published} published"
+    assert published == client.accepted, f"{client.accepted} documents were accepted, {published} published"
     rates = scenario("engine", "Handoffs to the engine, one process, against an empty gRPC echo; in flight")
     for (what, in_flight), rounds in taken.items():
         if in_flight in (8, 256):
