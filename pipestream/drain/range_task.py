@@ -135,7 +135,7 @@ class RangeFailed(PipestreamError):
 
 
 Runner = Callable[[Sequence[RangeTask]], Iterable[RangeOutcome]]
-"""Runs tasks side by side: over Spark, or one after the other in this process."""
+"""Runs tasks side by side: over Spark, or in threads of this process."""
 
 
 @runtime_checkable

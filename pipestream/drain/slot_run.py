@@ -193,8 +193,8 @@ def run_tasks(runner: Runner, tasks: Sequence[RangeTask], check_lease: Callable[
     outcomes: list[RangeOutcome] = []
     try:
         for outcome in runner(tasks):
-            # Where ranges are drained one after the other, a run that was overtaken must not begin another: its
-            # producer would fence the run that overtook it.
+            # Where some ranges wait for others to end, a run that was overtaken must not begin another: its producer
+            # would fence the run that overtook it.
             check_lease()
             outcomes.append(outcome)
     except TasksFailed:

@@ -343,7 +343,7 @@ class Crashes(Replays):
 
     def drain(self, request, chunk=3):
         self.entries = None  # only a drain changes the ledger, and reading it takes longer than all else here
-        runner = LocalRunner(self.in_chunks(chunk), self.broker)
+        runner = LocalRunner(self.in_chunks(chunk), self.broker, at_once=1)
         # Some runs are in sub-ranges and waves of a few records, and meet what the others left.
         cut = {"sub_ranges": "never" if chunk % 2 else "always", "sub_range_wave_s": 0.02, "failing_minimum": 2}
         settings = self.settings.model_copy(update=cut)

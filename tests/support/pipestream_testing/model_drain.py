@@ -119,7 +119,7 @@ def drain_without_ledger(
     """
     node, *others = GRAPH.nodes
     graph = replace(GRAPH, nodes=(replace(node, concurrency=concurrency), *others))
-    runner = LocalRunner(settings, broker)
+    runner = LocalRunner(settings, broker, at_once=1)
     group, identity = "without-ledger", broker.identify(TOPIC)
 
     def run(offsets: Sequence[tuple[int, int, int]], transactional_ids: tuple[str, ...]) -> None:
