@@ -51,9 +51,7 @@ def read_stored(settings: Settings, key: str, doc_id: str, accounts: Collection[
     :raises DocumentMissing: there is no such object, or it is another document's.
     """
     place = parse_place(key)
-    parts = place.key.split("/")
-    is_known = parts[0] == "segments" if place.is_in_segment else parts[0] in ("streams", "documents")
-    if len(parts) < 4 or not is_known or parts[1] not in accounts:
+    if not _is_of(place, accounts):
         raise RequestInvalid(f"{key!r} is not the key of a document of {', '.join(sorted(accounts))}")
     document = parse_document(_get(settings, place), key)
     if document.doc_id != doc_id:
@@ -76,9 +74,15 @@ def show_document(document: PipeDoc, key: str) -> StoredDocument:
     return StoredDocument(key, size, truncated=cutter.has_cut or has_blobs, document=values)
 
 
-def letter_document(letter: DeadLetter, settings: Settings) -> tuple[StoredDocument | None, str]:
+def letter_document(
+    letter: DeadLetter, settings: Settings, accounts: Collection[str]
+) -> tuple[StoredDocument | None, str]:
     """Return the document of a dead letter, or why there is none.
 
+    A record that was refused because it names another account's document is a dead letter, too. So what it names is
+    checked here again.
+
+    :param accounts: those whose stored documents may be read.
     :raises TransientError: the object store did not answer.
     """
     stream = stream_of(letter.record)
@@ -88,11 +92,20 @@ def letter_document(letter: DeadLetter, settings: Settings) -> tuple[StoredDocum
         return show_document(stream.document, ""), ""
     try:
         place = place_of(stream)
+        if not _is_of(place, accounts):
+            return None, f"the record names {place}, which is not a document of this graph's accounts"
         return show_document(parse_document(_get(settings, place), str(place)), str(place)), ""
     except TransientError:
         raise
     except PipestreamError as error:
         return None, str(error)
+
+
+def _is_of(place: DocumentPlace, accounts: Collection[str]) -> bool:
+    """Tell whether a place is one where documents of these accounts are stored."""
+    parts = place.key.split("/")
+    is_known = parts[0] == "segments" if place.is_in_segment else parts[0] in ("streams", "documents")
+    return len(parts) >= 4 and is_known and parts[1] in accounts
 
 
 def _get(settings: Settings, place: DocumentPlace) -> bytes:

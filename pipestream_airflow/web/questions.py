@@ -8,9 +8,10 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipestream.dead_letters import DeadLetter
 from pipestream.errors import PipestreamError
 from pipestream.graph.model import Graph
-from pipestream.views.documents import read_stored
+from pipestream.views.documents import StoredDocument, letter_document, read_stored
 from pipestream.views.standing import Standing
 from pipestream.wire import PipeDoc
 from pipestream_airflow.web.services import Services
@@ -79,7 +80,21 @@ async def find_stored(services: Services, graph: Graph, key: str, doc_id: str) -
     The accounts are a part of the question: a user of another pipeline who asks at the same time may not share the
     answer.
     """
-    accounts = frozenset(source.account_id for source in graph.datasources)
+    accounts = _accounts_of(graph)
     return await services.store.ask(
         ("stored", key, doc_id, accounts), lambda: read_stored(services.settings, key, doc_id, accounts)
     )
+
+
+async def find_letter_document(
+    services: Services, graph: Graph, letter: DeadLetter
+) -> tuple[StoredDocument | None, str]:
+    """Return the document of a dead letter, or why there is none to show. The accounts are as for ``find_stored``."""
+    accounts = _accounts_of(graph)
+    return await services.store.ask(
+        ("letter's document", letter.letter_id, accounts), lambda: letter_document(letter, services.settings, accounts)
+    )
+
+
+def _accounts_of(graph: Graph) -> frozenset[str]:
+    return frozenset(source.account_id for source in graph.datasources)

@@ -48,7 +48,7 @@ def test_documents_pass_in_segments_and_each_can_be_read_alone(letters, settings
     assert set(letters.pipeline.doc_ids(letters.happy_end)) == set(NAMES)
     (letter,) = letters.listed()
     store.delete(segment)
-    shown, why = letter_document(letter, settings)
+    shown, why = letter_document(letter, settings, {"acme"})
     assert (shown.document["doc_id"], why) == ("bad", "")
     assert shown.key.startswith("streams/")
 

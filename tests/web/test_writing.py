@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pipestream.objects.store import open_store
+from pipestream.wire import PipeDoc, PipeStream
+from pipestream_testing.pipeline import Pipeline
+
 pytestmark = pytest.mark.stack
 
 
@@ -237,6 +241,35 @@ def test_dead_letters_are_replayed_once_after_a_dry_run(call, unique):
     assert released["decided"] == {"released": 1}
     assert list(replay["sent"].values()) == [1]
     assert {(each["act"], each["by"], each["finished"]) for each in actions} >= {("quarantine", "admin", True)}
+
+
+def test_a_refused_record_does_not_show_the_document_of_another_account_that_it_names(
+    web, pipeline, own_graph, tmp_path
+):
+    graph_id, text = own_graph
+    assert web.call("POST", "/pipestream/api/pipelines", text).status == 201
+    file = tmp_path / "own.yaml"
+    file.write_text(text)
+    intruded = Pipeline(pipeline.settings, file)
+    key = f"documents/rival-{graph_id}/source/theirs/{'0' * 64}.pb"
+    stored = PipeDoc(doc_id="theirs")
+    stored.search_metadata.title = "their secret"
+    with open_store(pipeline.settings.store_uri, pipeline.settings) as store:
+        store.put(key, stored.SerializeToString())
+    record = PipeStream()
+    record.document_ref.doc_id, record.document_ref.account_id = "theirs", f"rival-{graph_id}"
+    record.document_ref.object_key = key
+    intruded.send_streams(f"intake.{graph_id}", [record])
+    intruded.drain(f"intake.{graph_id}", "run-1")
+
+    place = f"/pipelines/{graph_id}/dead-letters"
+    (letter,) = web.get(place)["letters"]
+    reply = web.call("GET", f"/pipestream/api{place}/{letter['id']}", user="viewer")
+
+    assert reply.status == 200
+    assert reply.json()["document"] is None
+    assert "account" in reply.json()["note"]
+    assert "secret" not in reply.text
 
 
 def test_a_changed_graph_is_compared_with_what_was_drained_and_nothing_changes(call, graph, pipeline):

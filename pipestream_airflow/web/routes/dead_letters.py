@@ -32,9 +32,10 @@ from pipestream.dead_letters.log import DecisionLog
 from pipestream.errors import RequestInvalid
 from pipestream.graph.model import Graph
 from pipestream.ids import approval_dag_id, new_run_id
-from pipestream.views.documents import StoredDocument, letter_document
+from pipestream.views.documents import StoredDocument
 from pipestream.views.letters import GraphLetters, LetterGroups, LetterPage, letter_values
 from pipestream_airflow.web.access import READS, PipelineId, is_allowed, writes
+from pipestream_airflow.web.questions import find_letter_document
 from pipestream_airflow.web.services import Services, ServicesDep
 
 router = APIRouter(tags=["dead letters"])
@@ -206,9 +207,7 @@ async def show_letter(
     if letter.graph_id not in ("", pipeline_id):
         raise LetterMissing(letter_id, 0, 0)
     everything = describe(letter)
-    document, note = await services.store.ask(
-        ("letter's document", letter_id), lambda: letter_document(letter, services.settings)
-    )
+    document, note = await find_letter_document(services, graph, letter)
     return LetterDetail(letter_values(letter), everything["headers"], everything["stream"], document, note)
 
 
