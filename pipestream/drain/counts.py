@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Protocol
 
+from pipestream.drain.busy_time import BusyTime
 from pipestream.drain.range_task import RangeTask, read_metadata, write_metadata
 from pipestream.errors import LedgerConflict
 from pipestream.kafka.broker import Committed
@@ -25,10 +26,11 @@ class Counts(Protocol):
         :raises LedgerConflict: the offset lies before the place where the drain was to start.
         """
 
-    def begin(self, partitions: Sequence[int]) -> None:
+    def begin(self, partitions: Sequence[int], since: float | None = None) -> None:
         """Note that a chunk is being processed.
 
         :param partitions: of each of its records.
+        :param since: when they were read, by ``time.monotonic``; now, unless given.
         """
 
     def metadata(self, partition: int, tally: Tally) -> str:
@@ -45,6 +47,7 @@ class RangeCounts:
         self._ranges = {each.partition: each for each in task.ranges}
         self._unrecorded = [(partition, start, load_tally(text)) for partition, start, text in task.unrecorded]
         self.tallies: dict[int, Tally | None] = {each.partition: Tally() for each in task.ranges}
+        self._busy = BusyTime()
 
     def resume(self, partition: int, committed: Committed) -> int:
         """Continue where the committed transactions end, with the tally of the part that is done."""
@@ -57,8 +60,12 @@ class RangeCounts:
             self.tallies[partition] = read_metadata(committed.metadata, planned.start) if is_ours else None
         return max(planned.start, committed.offset)
 
-    def begin(self, partitions: Sequence[int]) -> None:
-        """Nothing to note: nobody asks a bounded drain how many records it has in hand."""
+    def begin(self, partitions: Sequence[int], since: float | None = None) -> None:
+        self._busy.begin(partitions, since)
+
+    def busy_s(self, partition: int) -> float:
+        """Return how long the task had records of a partition in hand. Asked once, at its end."""
+        return self._busy.take(partition)
 
     def metadata(self, partition: int, tally: Tally) -> str:
         done = add_tallies(self.tallies[partition], tally)
@@ -66,6 +73,7 @@ class RangeCounts:
         return write_metadata(*earlier, (self._ranges[partition].start, done))
 
     def add(self, partition: int, end: int, tally: Tally) -> None:  # noqa: ARG002
+        self._busy.end(partition, tally.records)
         self.tallies[partition] = add_tallies(self.tallies[partition], tally)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from pipestream.kafka.records import OffsetRange
@@ -21,10 +22,15 @@ _PER_SLOT = 2
 _ASSUMED_COST_S = 0.005
 # Sub-ranges have to save this share of the time that one task per range would take.
 _LEAST_SAVING = 0.2
-# A shorter entry is mostly the start of its task, which is subtracted.
+# What a run that took less says is mostly the start of its task, which is subtracted.
 _TELLING_S = 5.0
 _START_S = 1.0
-_MOST_ENTRIES = 50
+_MOST_RUNS = 50
+# More waves than this cost more than a minute and a half, for a run that dies to repeat less than a fiftieth of its
+# work. If the history is wrong, they would cost many times the work itself.
+_MOST_WAVES = 50
+# But no wave is planned to be longer than the setting ``sub_range_wave_s`` may be at most.
+_LONGEST_WAVE_S = 1_800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +45,36 @@ class TaskCut:
 
 
 def seconds_per_document(entries: Sequence[Entry], graph_hash: str) -> float | None:
-    """Return what a document cost one task lately; None if no entry was long enough to tell.
+    """Return what a document cost one task lately; None if no run was long enough to tell.
 
-    Entries of the same version of the graph count first, because another version may have other modules.
+    What a run entered for a partition is added up: the entries of a stream are of a few seconds each. Runs of the same
+    version of the graph count first, because another version may have other modules.
     """
-    telling = [entry for entry in entries if entry.seconds >= _TELLING_S and len(entry.range)]
-    same = [entry for entry in telling if entry.graph_hash == graph_hash]
-    latest = sorted(same or telling, key=lambda entry: entry.entered_at)[-_MOST_ENTRIES:]
+    found: dict[tuple[str, str, int], _Past] = {}
+    for entry in entries:
+        if entry.seconds > 0 and len(entry.range):  # what was recovered or skipped took no time
+            past = found.setdefault((entry.graph_hash, entry.run_id, entry.range.partition), _Past(entry.entered_at))
+            past.add(entry)
+    telling = {key: past for key, past in found.items() if past.seconds >= _TELLING_S}
+    same = [past for (of_hash, _, _), past in telling.items() if of_hash == graph_hash]
+    latest = sorted(same or telling.values(), key=lambda past: past.last)[-_MOST_RUNS:]
     if not latest:
         return None
-    return sum(entry.seconds - _START_S for entry in latest) / sum(len(entry.range) for entry in latest)
+    return sum(past.seconds - _START_S for past in latest) / sum(past.offsets for past in latest)
+
+
+@dataclass(slots=True)
+class _Past:
+    """What a run did in one partition."""
+
+    last: datetime
+    seconds: float = 0.0
+    offsets: int = 0
+
+    def add(self, entry: Entry) -> None:
+        self.last = max(self.last, entry.entered_at)
+        self.seconds += entry.seconds
+        self.offsets += len(entry.range)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +125,9 @@ def _cut(ranges: Sequence[OffsetRange], cost_s: float, tasks: Tasks, told: str) 
 
 
 def _count_waves(total: int, cost_s: float, tasks: Tasks) -> int:
-    return max(1, math.ceil(total * cost_s / tasks.at_once / tasks.wave_s))
+    work_s = total * cost_s / tasks.at_once
+    most = max(_MOST_WAVES, math.ceil(work_s / _LONGEST_WAVE_S))
+    return max(1, min(math.ceil(work_s / tasks.wave_s), most))
 
 
 def cut_sub_ranges(start: int, end: int, size: int) -> tuple[tuple[int, int], ...]:

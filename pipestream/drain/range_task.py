@@ -109,6 +109,8 @@ class RangeOutcome:
     transient: bool = False
     concerns: Concern = Concern.RANGE
     """How much the error affects: this range, or the whole run."""
+    busy_s: float = 0.0
+    """For how many of the seconds the task had records of this range in hand. A stream records these."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

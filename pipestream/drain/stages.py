@@ -62,7 +62,7 @@ def drain_overlapping(read: Pieces, stop_reading: Callable[[], None], committer:
         try:
             since = time.monotonic()
             for chunk in chunks:
-                committer.counts.begin([record.partition for record in chunk.hydrated.records])
+                committer.counts.begin([record.partition for record in chunk.hydrated.records], chunk.read_at)
                 chunk.process(committer.processor, committer.patiently)
                 committer.judge.count(chunk.result)
                 faults.reach(faults.CHUNK_PROCESSED)
@@ -79,9 +79,10 @@ def drain_overlapping(read: Pieces, stop_reading: Callable[[], None], committer:
 class _Chunk:
     """A chunk on its way through the stages, and the bytes that it has in flight."""
 
-    def __init__(self, hydrated: HydratedRecords, ends: Mapping[int, int], in_flight: InFlight) -> None:
+    def __init__(self, hydrated: HydratedRecords, ends: Mapping[int, int], in_flight: InFlight, read_at: float) -> None:
         self.hydrated = hydrated
         self.ends = ends
+        self.read_at = read_at
         self.result = ChunkResult()
         self.size_bytes = hydrated.size_bytes
         self.entering_s = 0.0
@@ -130,6 +131,7 @@ def _hydrate(
 ) -> Iterator[_Chunk]:
     """Cut what is read into chunks, and fetch their documents; wait while too much is in flight."""
     while in_flight.wait_for_room() and (piece := read.take(size.records)) is not None:
+        read_at = time.monotonic()
         faults.reach(faults.CHUNK_READ)
         ends = {record.partition: record.offset + 1 for record in piece.records}
         committer.markers.begin(committer.positions, ends)
@@ -137,7 +139,7 @@ def _hydrate(
         faults.reach(faults.CHUNK_HYDRATED)
         piece, rest = piece.split(len(hydrated.records))
         read.put_back(rest)
-        yield _Chunk(hydrated, piece.ends, in_flight)
+        yield _Chunk(hydrated, piece.ends, in_flight, read_at)
 
 
 def _begin(

@@ -93,6 +93,7 @@ def outcomes_of(
             tally=counts.tallies[each.partition],
             # Several ranges share the task's time, so that a topic's seconds add up.
             seconds=seconds / len(task.offsets),
+            busy_s=counts.busy_s(each.partition),
             error=str(error) if error else "",
             transient=error is not None and error.transient,
             concerns=Concern.RANGE if error is None else error.concerns,

@@ -141,7 +141,7 @@ class RunnerExecutor:
         outcomes = run_tasks(self._runner, tasks, parts.check_lease)
         for outcome in outcomes:
             if outcome.end > outcome.start:
-                parts.add(outcome.partition, outcome.end, outcome.tally)
+                parts.add(outcome.partition, outcome.end, outcome.tally, outcome.busy_s)
         raise_first_failure(outcomes)
 
     def cancel(self, why: LeaseLost) -> None:

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from pipestream.drain.busy_time import BusyTime
 from pipestream.drain.counts import add_tallies, dump_tally, refuse_moved_back
 from pipestream.drain.range_task import read_metadata, write_metadata
 from pipestream.drain.request import HeldSlot
@@ -28,20 +28,30 @@ from pipestream.ledger import Entry, EntryKind, Tally
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A range of a partition that is drained, and what its records became; ``None`` if that is unknown."""
+    """A range of a partition that is drained, and what its records became; ``None`` if that is unknown.
+
+    ``busy_s`` is how long its task had records in hand.
+    """
 
     start: int
     end: int
     tally: Tally | None
+    busy_s: float = 0.0
 
     def followed_by(self, other: _Part) -> _Part:
-        return _Part(self.start, other.end, add_tallies(self.tally, other.tally))
+        return _Part(self.start, other.end, add_tallies(self.tally, other.tally), self.busy_s + other.busy_s)
 
 
 class Unrecorded:
     """The unrecorded parts of a slot, per partition. Threads drain, and the recorder takes, at the same time."""
 
-    def __init__(self, slot: HeldSlot, starts: Mapping[int, int], check_lease: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        slot: HeldSlot,
+        starts: Mapping[int, int],
+        check_lease: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """
         :param starts: where the partitions of the slot stand, by the ledger and by Kafka, which agree.
         """
@@ -50,10 +60,11 @@ class Unrecorded:
         self._guard = threading.Lock()
         self._done = {partition: _Part(start, start, Tally()) for partition, start in starts.items()}
         self._taken: dict[int, _Part] = {}
-        self._since = time.monotonic()
         self._begun = time.monotonic()
         self._total = Tally()
-        self._in_flight: Counter[int] = Counter()
+        # A topic in order of time is drained by one task, any other by one task per partition.
+        self._tasks = [BusyTime(clock)] if slot.is_ordered else [BusyTime(clock) for _ in starts]
+        self._task_of = {p: self._tasks[number % len(self._tasks)] for number, p in enumerate(starts)}
 
     @property
     def topic(self) -> str:
@@ -78,7 +89,7 @@ class Unrecorded:
             refuse_moved_back(f"{self.topic}[{partition}] {part.end}..", part.end, committed)
             if committed.offset > part.end:
                 tally = read_metadata(committed.metadata, part.start)
-                self._done[partition] = _Part(part.start, committed.offset, tally)
+                self._done[partition] = replace(part, end=committed.offset, tally=tally)
             return self._done[partition].end
 
     @property
@@ -89,13 +100,12 @@ class Unrecorded:
     @property
     def in_flight(self) -> int:
         """Return how many records are being processed."""
-        with self._guard:
-            return self._in_flight.total()
+        return sum(task.in_hand for task in self._tasks)
 
-    def begin(self, partitions: Sequence[int]) -> None:
-        """Note that a chunk is being processed."""
-        with self._guard:
-            self._in_flight.update(Counter(partitions))
+    def begin(self, partitions: Sequence[int], since: float | None = None) -> None:
+        """Note that a chunk is being processed; see ``Counts``."""
+        if partitions:
+            self._task_of[partitions[0]].begin(partitions, since)
 
     def metadata(self, partition: int, tally: Tally) -> str:
         """Return the metadata to commit after a chunk: counted from every place where the head may be by then."""
@@ -104,13 +114,19 @@ class Unrecorded:
             # A part may be taken before this chunk is committed, and would end where the chunk starts.
             return write_metadata(*counted, (self._done[partition].end, tally))
 
-    def add(self, partition: int, end: int, tally: Tally | None) -> None:
+    def add(self, partition: int, end: int, tally: Tally | None, busy_s: float | None = None) -> None:
+        """Count what was committed.
+
+        :param busy_s: how long its task had records in hand; as ``begin`` and ``add`` tell, unless given.
+        """
+        if busy_s is None:
+            task = self._task_of[partition]
+            task.end(partition, tally.records if tally else 0)
+            busy_s = task.take(partition)
         with self._guard:
             part = self._done[partition]
-            self._done[partition] = part.followed_by(_Part(part.end, end, tally))
+            self._done[partition] = part.followed_by(_Part(part.end, end, tally, busy_s))
             self._total += tally or Tally()
-            if tally is not None:  # the next chunk may have begun already
-                self._in_flight[partition] = max(0, self._in_flight[partition] - tally.records)
 
     def before_next(self) -> tuple[tuple[int, int, str], ...]:
         """Return the starts that a task's metadata has to count from too: see ``RangeTask.unrecorded``."""
@@ -124,9 +140,7 @@ class Unrecorded:
             self._taken = {p: part for p, part in self._done.items() if part.end > part.start}
             for partition, part in self._taken.items():
                 self._done[partition] = _Part(part.end, part.end, Tally())
-            seconds = (time.monotonic() - self._since) / max(1, len(self._taken))
-            self._since = time.monotonic()
-            return [self._entry(partition, part, seconds) for partition, part in self._taken.items()]
+            return [self._entry(partition, part) for partition, part in self._taken.items()]
 
     def settle(self) -> None:
         """Forget what was taken: the ledger has it."""
@@ -146,6 +160,6 @@ class Unrecorded:
         starts = [(taken.start, add_tallies(taken.tally, done.tally))] if taken else []
         return [*starts, (done.start, done.tally)] if done.end > done.start else starts
 
-    def _entry(self, partition: int, part: _Part, seconds: float) -> Entry:
+    def _entry(self, partition: int, part: _Part) -> Entry:
         offsets = OffsetRange(self.topic, partition, part.start, part.end)
-        return self.slot.entry(offsets, EntryKind.DRAINED, part.tally, seconds)
+        return self.slot.entry(offsets, EntryKind.DRAINED, part.tally, part.busy_s)

@@ -24,15 +24,18 @@ ENDLESS_S = 600.0
 
 
 class CountingRunner(LocalRunner):
-    """Remembers the tasks that it ran."""
+    """Remembers the tasks that it ran, and their outcomes."""
 
     def __init__(self, settings):
         super().__init__(settings)
         self.tasks = []
+        self.outcomes = []
 
     def __call__(self, tasks):
         self.tasks += tasks
-        yield from super().__call__(tasks)
+        for outcome in super().__call__(tasks):
+            self.outcomes.append(outcome)
+            yield outcome
 
 
 @pytest.fixture
@@ -114,7 +117,11 @@ def test_many_short_windows_drain_every_document_once_and_all_are_counted(pipeli
 
     assert any(task.window_s for task in runner.tasks)
     pipeline.check_ledger_tiles(topic)
-    assert sum(entry.tally.records for entry in pipeline.entries(topic)) == len(documents)
+    entries = pipeline.entries(topic)
+    assert sum(entry.tally.records for entry in entries) == len(documents)
+    drained = [outcome for outcome in runner.outcomes if outcome.end > outcome.start]
+    assert sum(entry.seconds for entry in entries) == pytest.approx(sum(outcome.busy_s for outcome in drained))
+    assert all(0 < outcome.busy_s < outcome.seconds for outcome in drained), "to wait for a record is no work"
 
 
 def test_a_backlog_is_drained_in_bounded_ranges(pipeline, topic, second, start_stream):

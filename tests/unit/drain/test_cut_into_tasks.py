@@ -88,12 +88,34 @@ def test_a_range_that_is_committed_already_has_one_empty_sub_range():
     assert cut_sub_ranges(9, 9, 8) == ((9, 9),)
 
 
-def test_the_cost_of_a_document_comes_from_entries_that_took_long_enough_to_tell():
+def test_the_cost_of_a_document_comes_from_runs_that_took_long_enough_to_tell():
     slow = make_entry(0, 1_000, seconds=6.0)
-    short = make_entry(1_000, 1_003, seconds=4.0)  # the start of a task, mostly
+    short = make_entry(1_000, 1_003, run_id="run-2", seconds=4.0)  # the start of a task, mostly
 
     assert seconds_per_document([slow, short], "h") == pytest.approx(0.005)
     assert seconds_per_document([short], "h") is None
+
+
+def test_the_short_entries_of_a_stream_are_added_up():
+    entries = [
+        make_entry(start, start + 100, seconds=2.0, entered_at=MADE_AT + timedelta(seconds=start))
+        for start in range(0, 1_000, 100)
+    ]
+    recovered = make_entry(1_000, 9_000, seconds=0.0)
+
+    assert seconds_per_document([*entries, recovered], "h") == pytest.approx(0.019)  # the start of a task is subtracted
+
+
+def test_a_history_that_is_wrong_does_not_make_hundreds_of_waves():
+    cut = choose_cut(ranges(10_000), 5.0, TASKS)  # 833 waves of 30 s, if that were true
+
+    assert cut.wave_offsets == 200
+
+
+def test_a_wave_is_never_planned_to_be_longer_than_the_setting_may_be():
+    cut = choose_cut(ranges(100_000), 6.0, TASKS)
+
+    assert cut.wave_offsets == 599  # 167 waves, of 1,797 s each
 
 
 def test_entries_of_the_same_version_of_the_graph_tell_more_than_later_ones_of_another():

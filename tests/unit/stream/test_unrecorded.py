@@ -28,6 +28,7 @@ class Slot:
     """As much of a held slot as the parts ask for."""
 
     request = Request()
+    is_ordered = False
 
     def entry(self, offsets, kind, tally, seconds):
         plan = {"run_id": "r", "plan_id": "p", "graph_id": "g", "graph_hash": "h", "holder": "me", "token": 1}
@@ -35,9 +36,27 @@ class Slot:
         return Entry("g", offsets, "id", kind, **plan, tally=tally, seconds=seconds, entered_at=now)
 
 
+class OrderedSlot(Slot):
+    is_ordered = True
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
 @pytest.fixture
-def parts():
-    return Unrecorded(Slot(), {0: 100, 1: 7}, lambda: None)
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def parts(clock):
+    return Unrecorded(Slot(), {0: 100, 1: 7}, lambda: None, clock)
 
 
 def test_chunks_are_joined_to_one_entry_per_partition_that_moved(parts):
@@ -102,3 +121,55 @@ def test_counts_that_nobody_knows_are_not_made_up(parts):
 def test_a_group_that_was_moved_back_is_refused(parts):
     with pytest.raises(LedgerConflict, match="moved it back"):
         parts.resume(0, Committed(90, ""))
+
+
+def test_an_entry_says_how_long_records_were_in_hand_and_not_how_long_the_stream_waited_for_them(parts, clock):
+    clock.now = 60.0
+    parts.begin([0, 0])
+    clock.now = 62.0
+    parts.add(0, 102, some(2))
+    clock.now = 90.0
+
+    [entry] = parts.take()
+
+    assert entry.seconds == 2.0
+
+
+def test_partitions_with_a_task_each_work_at_the_same_time(parts, clock):
+    parts.begin([0])
+    parts.begin([1])
+    clock.now = 3.0
+    assert parts.in_flight == 2
+    parts.add(0, 101, some(1))
+    parts.add(1, 8, some(1))
+
+    assert [entry.seconds for entry in parts.take()] == [3.0, 3.0]
+    assert parts.in_flight == 0
+
+
+def test_partitions_that_one_task_drains_in_order_of_time_share_its_seconds(clock):
+    parts = Unrecorded(OrderedSlot(), {0: 100, 1: 7}, lambda: None, clock)
+    parts.begin([0, 1, 1])
+    clock.now = 3.0
+    parts.add(0, 101, some(1))
+    parts.add(1, 9, some(2))
+
+    assert [entry.seconds for entry in parts.take()] == [1.0, 2.0]
+
+
+def test_the_seconds_of_what_was_put_back_are_not_lost(parts, clock):
+    for end in (101, 102):
+        parts.begin([0])
+        clock.now += 1.5
+        parts.add(0, end, some(1))
+        if end == 101:
+            parts.take()
+    parts.put_back()
+
+    assert [entry.seconds for entry in parts.take()] == [3.0]
+
+
+def test_what_a_runner_drained_took_the_time_that_its_task_was_busy(parts):
+    parts.add(0, 101, some(1), 0.5)
+
+    assert [entry.seconds for entry in parts.take()] == [0.5]
