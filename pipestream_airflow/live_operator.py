@@ -54,8 +54,8 @@ class LiveServerOperator(BaseOperator):
     :param poll_s: the pause between two looks at the server.
     :param report_s: the pause between two lines about it in the log; a change is reported at once.
     :param start_s: how long a server may take from its start until it is healthy.
-    :param unhealthy_s: a server that is not healthy for so long is started again; one that runs elsewhere fails the
-        task.
+    :param unhealthy_s: a server that is not healthy for so long is started again, unless it says that it is alive; one
+        that runs elsewhere fails the task.
     :param give_up_s: a server that is not healthy for so long, whatever was tried, fails the task.
     """
 
@@ -164,7 +164,7 @@ class LiveServerOperator(BaseOperator):
         """
         for key in stop_abandoned(spec, place, wait_s=spec.stop_timeout_s):
             self.log.info("stopped %s, which was started with other settings", key)
-        if look_at(str(self.url)).is_healthy:
+        if look_at(str(self.url)).is_alive:
             raise AirflowException(
                 f"another server answers at {self.url} already; if that is the one you want, let the graph say "
                 f"`live: {{{self.server}: external}}`, else give {self.server} another address (live_*_url)"

@@ -1,4 +1,8 @@
-"""What a task of a live DAG sees of its server: health, throughput and lag for the log, and when to start it again."""
+"""What a task of a live DAG sees of its server: health, throughput and lag for the log, and when to start it again.
+
+A server is started again when it does not answer, or says that a restart helps. One that says that it is alive and not
+healthy waits for something outside, such as a broker, and a restart would only lose what it has in work.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ class ServerWatch:
         self._tail = LogTail(owned.log_file) if owned else None
         self._last: Sighting | None = None
         self._reported: Sighting | None = None
-        self._healthy_at = self._patient_since = time.monotonic()
+        self._well_at = self._patient_since = time.monotonic()
         self._starts = owned.look().starts if owned else 0
         self._is_starting = True
         """Whether the server has not been healthy since it was started."""
@@ -51,13 +55,14 @@ class ServerWatch:
         seen = look_at(self._url)
         self._note_starts()
         was_healthy, self._last = self.is_healthy, seen
-        if seen.is_healthy:
-            self._healthy_at = self._patient_since = seen.at
+        is_well = seen.is_healthy or (seen.is_alive and self._owned is not None)
+        if is_well:
+            self._well_at = self._patient_since = seen.at
             self._is_starting = False
         if seen.is_healthy != was_healthy or self._is_report_due(seen):
             self._operator.log.info("%s: %s%s", self._operator.server, seen.describe(self._reported), self._find_lag())
             self._reported = seen
-        if not seen.is_healthy:
+        if not is_well:
             self._act(seen)
 
     def report(self) -> dict[str, Any]:
@@ -104,9 +109,9 @@ class ServerWatch:
 
     def _act(self, seen: Sighting) -> None:
         operator = self._operator
-        if seen.at - self._healthy_at >= (operator.unhealthy_s if self._owned is None else operator.give_up_s):
+        if seen.at - self._well_at >= (operator.unhealthy_s if self._owned is None else operator.give_up_s):
             raise AirflowException(
-                f"{operator.server} has not been healthy for {seen.at - self._healthy_at:.0f} s: {seen.problem}"
+                f"{operator.server} has not been healthy for {seen.at - self._well_at:.0f} s: {seen.problem}"
             )
         patience_s = operator.start_s if self._is_starting else operator.unhealthy_s
         if self._owned is not None and seen.at - self._patient_since >= patience_s:

@@ -97,7 +97,7 @@ def run_streams(
             max_leases=max_leases,
             is_sharing=not graphs,
         )
-        health = partial(health_of, worker, stop)
+        health = partial(health_of, worker, stop, settings.health_stall_s)
         with TelemetryEndpoint(settings.telemetry_host, telemetry_port, health) as telemetry:
             log.info("/metrics and /health at %s", telemetry.address)
             worker.run(stop)

@@ -34,7 +34,8 @@ def metrics(
     from pipestream.deployment.versions import GraphVersions
     from pipestream.graph.model import Graph
     from pipestream.leases import open_lease_store
-    from pipestream.telemetry.endpoint import Health, TelemetryEndpoint
+    from pipestream.telemetry.endpoint import TelemetryEndpoint
+    from pipestream.telemetry.health import Health
     from pipestream.telemetry.logs import setup_logging
     from pipestream.views.exporter import StandingCollector
     from pipestream.views.standing import StandingView

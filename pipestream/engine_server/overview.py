@@ -18,7 +18,7 @@ from pipestream.graph.model import NO_HYDRATION, Datasource
 from pipestream.graph.wire_fields import fill_message
 from pipestream.leases.store import Assignment, LeaseStore, TopicMode
 from pipestream.modules.connection import held_back_modules
-from pipestream.telemetry.endpoint import Health
+from pipestream.telemetry.health import Health
 
 if TYPE_CHECKING:
     from pipestream.engine_server.slots import Slots

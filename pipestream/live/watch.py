@@ -6,10 +6,11 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPException
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -18,6 +19,7 @@ CALLS = "pipestream_grpc_calls_total"
 REQUESTS = "pipestream_http_requests_total"
 FAILED = "pipestream_messages_failed_total"
 _PROBE_S = 10.0
+_PROBLEM_CHARACTERS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class Sighting:
     is_healthy: bool
     problem: str = ""
     """Why it is not healthy."""
+    is_alive: bool = False
+    """Whether it says that a restart does not help, although it may not be healthy: what it needs is away."""
     processed: float = 0.0
     failed: float = 0.0
     calls: float = 0.0
@@ -68,12 +72,15 @@ def look_at(url: str, timeout_s: float = _PROBE_S) -> Sighting:
         values = _sum_up(_fetch(f"{url}/metrics", timeout_s).decode())
     except urllib.error.HTTPError as error:
         with closing(error):
-            return Sighting(at, False, f"{url}/health answers {error.code} {_reason(error)}".rstrip())
+            said = _read_json(error)
+            problem = f"{url}/health answers {error.code} {_describe(said)}".rstrip()
+            return Sighting(at, False, problem, is_alive=said.get("alive") is True)
     except (OSError, ValueError, HTTPException) as error:
         return Sighting(at, False, f"{url} does not answer: {getattr(error, 'reason', error)}")
     return Sighting(
         at,
         True,
+        is_alive=True,
         processed=values.get(PROCESSED, 0.0),
         failed=values.get(FAILED, 0.0),
         calls=values.get(CALLS, 0.0) + values.get(REQUESTS, 0.0),
@@ -106,9 +113,15 @@ def _samples(page: str) -> Iterable[tuple[str, float]]:
             yield sample.name, float(sample.value)
 
 
-def _reason(answer: urllib.error.HTTPError) -> str:
+def _read_json(answer: urllib.error.HTTPError) -> dict[str, Any]:
     try:
         values = json.loads(answer.read())
     except (OSError, ValueError, HTTPException):
-        return ""
-    return str(values.get("status", "")) if isinstance(values, dict) else ""
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _describe(said: Mapping[str, Any]) -> str:
+    problems = said.get("problems")
+    why = "; ".join(map(str, problems))[:_PROBLEM_CHARACTERS] if isinstance(problems, list) else ""
+    return ": ".join(each for each in (str(said.get("status", "")), why) if each)

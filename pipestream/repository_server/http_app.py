@@ -29,7 +29,8 @@ from pipestream.repository_server.bodies import (
     spool,
 )
 from pipestream.repository_server.documents import make_document, make_webhook_document
-from pipestream.telemetry.endpoint import Health, metrics_page
+from pipestream.telemetry.endpoint import metrics_page
+from pipestream.telemetry.health import LIVE_PATH, Health
 from pipestream.telemetry.metrics import HTTP_REQUESTS
 from pipestream.telemetry.tracing import TRACEPARENT
 
@@ -67,6 +68,7 @@ class HttpDesk:
                 Route("/uploads/{datasource}", self._answering("uploads", self._upload), methods=["POST"]),
                 Route("/webhooks/{datasource}", self._answering("webhooks", self._webhook), methods=["POST"]),
                 Route("/health", self._health),
+                Route(LIVE_PATH, self._health),
                 Route("/metrics", self._metrics),
             ],
             exception_handlers={HTTPException: _explain_http},
@@ -183,10 +185,8 @@ class HttpDesk:
             check_checksum(request.headers, file.checksum)
             return await self._run(work, file)
 
-    async def _health(self, _request: Request) -> Response:
-        found = self._find_health()
-        status = HTTPStatus.OK if found.is_serving else HTTPStatus.SERVICE_UNAVAILABLE
-        values = {"status": "SERVING" if found.is_serving else "NOT_SERVING", **found.details}
+    async def _health(self, request: Request) -> Response:
+        status, values = self._find_health().answer(request.url.path)
         return JSONResponse(values, status)
 
     async def _metrics(self, request: Request) -> Response:

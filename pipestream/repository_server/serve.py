@@ -19,7 +19,7 @@ from pipestream.repository_server.desk import Desk
 from pipestream.repository_server.publisher import Publisher
 from pipestream.repository_server.service import PipeDocServicer
 from pipestream.rpc.server import RpcServer, server_options
-from pipestream.telemetry.endpoint import Health
+from pipestream.telemetry.health import Health
 from pipestream.telemetry.tracing import flush_spans, setup_tracing
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from pipestream.rpc.security import ServerSecurity, server_security
 
 if TYPE_CHECKING:
     from pipestream.settings import Settings
+    from pipestream.telemetry.health import Health
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,8 @@ Result = TypeVar("Result")
 _SPARE_CALLS = 256
 # How long after the last call the connections may take to close.
 _CLOSE_S = 1.0
+# How often gRPC's health takes over what the server's own health says.
+_FOLLOW_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,12 @@ class RpcServer:
         status = self._status.SERVING if is_serving else self._status.NOT_SERVING
         for service in ("", *self._services[1:]):
             await self._health.set(service, status)
+
+    async def follow(self, find_health: Callable[[], Health]) -> None:
+        """Say for as long as this runs what the server's own health says. It runs until it is cancelled."""
+        while True:
+            await self.set_serving(find_health().is_serving)
+            await asyncio.sleep(_FOLLOW_S)
 
     async def stop(self) -> bool:
         """Stop: NOT_SERVING, refuse new calls, finish those in progress for up to ``stop_s``; then end them.

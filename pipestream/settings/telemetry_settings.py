@@ -30,3 +30,9 @@ class TelemetrySettings(SettingsGroup):
         min_length=1,
         description="Address on which servers answer /metrics and /health. Neither asks for a login.",
     )
+    health_stall_s: float = Field(
+        300.0,
+        gt=0,
+        description="A server whose loop has not come around for so long says that it is not alive. A sidecar or "
+        "stream that has processed records for so long without a commit says that it is not ready.",
+    )

@@ -97,17 +97,21 @@ async def _serve(
     server = RpcServer(server_options(settings, options.address))
     server.add(add_SidecarManagementServiceServicer_to_server, management, SERVICE)
     port = await server.start()
-    health = partial(health_of, worker, stop)
+    health = partial(health_of, worker, stop, settings.health_stall_s)
     with TelemetryEndpoint(settings.telemetry_host, options.telemetry_port, health) as telemetry:
         working = asyncio.create_task(asyncio.to_thread(worker.run, stop))
+        following: asyncio.Task[None] | None = None
         try:
             while not worker.rounds and not working.done():
                 await asyncio.sleep(_POLL_S)
             if worker.rounds and not stop.is_set():
                 await server.set_serving(True)
+                following = asyncio.create_task(server.follow(health))
                 on_ready(Ready(worker.name, port, telemetry.address))
             await working
         finally:
+            if following is not None:
+                following.cancel()
             # Also where on_ready fails: the process would wait for the worker's thread forever.
             stop.set()
             await asyncio.wait([working])

@@ -39,6 +39,10 @@ class SlotStream(Protocol):
         """Return how many records are being processed."""
 
     @property
+    def stalled_s(self) -> float:
+        """Return how long records have been in work without a commit; 0 if none are."""
+
+    @property
     def failures(self) -> int:
         """Return how often it has failed since it last could drain."""
 
@@ -79,6 +83,8 @@ class SlotStatus:
     positions: Mapping[int, int]
     in_flight: int
     """Records that are being processed."""
+    stalled_s: float = 0.0
+    """How long they have been without a commit."""
 
 
 class SlotThread:
@@ -169,8 +175,9 @@ class SlotThread:
             state = SlotState.PAUSED if self._is_paused else SlotState.ERROR if trouble else SlotState.ACTIVE
             positions = dict(self._stream.positions) if self._stream else {}
             in_flight = self._stream.in_flight if self._stream else 0
+            stalled_s = self._stream.stalled_s if self._stream else 0.0
             failures = self._failures + (self._stream.failures if self._stream else 0) if trouble else 0
-            return SlotStatus(self.key, self._spec, state, failures, trouble, positions, in_flight)
+            return SlotStatus(self.key, self._spec, state, failures, trouble, positions, in_flight, stalled_s)
 
     def _find_trouble(self) -> str:
         """Return why the slot is not drained at the moment; empty if it is."""

@@ -114,6 +114,12 @@ class TopicStream:
         return parts.in_flight if parts else 0
 
     @property
+    def stalled_s(self) -> float:
+        """Return how long records have been in work without a commit; 0 if none are."""
+        parts = self._parts
+        return parts.stalled_s if parts else 0.0
+
+    @property
     def trouble(self) -> str:
         """Return why it cannot drain at the moment, although it tries; empty if it can.
 

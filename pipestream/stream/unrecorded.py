@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pipestream.drain.busy_time import BusyTime
@@ -65,6 +66,10 @@ class Unrecorded:
         # A topic in order of time is drained by one task, any other by one task per partition.
         self._tasks = [BusyTime(clock)] if slot.is_ordered else [BusyTime(clock) for _ in starts]
         self._task_of = {p: self._tasks[number % len(self._tasks)] for number, p in enumerate(starts)}
+        self._clock = clock
+        self._is_run = False
+        self._moved_at = clock()
+        """When a transaction was committed, or work began where there was none."""
 
     @property
     def topic(self) -> str:
@@ -102,10 +107,32 @@ class Unrecorded:
         """Return how many records are being processed."""
         return sum(task.in_hand for task in self._tasks)
 
+    @property
+    def stalled_s(self) -> float:
+        """Return how long records have been in work without a commit; 0 if none are."""
+        with self._guard:
+            is_busy = self._is_run or self.in_flight
+            return self._clock() - self._moved_at if is_busy else 0.0
+
     def begin(self, partitions: Sequence[int], since: float | None = None) -> None:
         """Note that a chunk is being processed; see ``Counts``."""
-        if partitions:
+        if not partitions:
+            return
+        with self._guard:
+            if not self.in_flight:
+                self._moved_at = self._clock()
             self._task_of[partitions[0]].begin(partitions, since)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Note that a runner works, whose chunks are not seen here."""
+        with self._guard:
+            self._is_run, self._moved_at = True, self._clock()
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._is_run = False
 
     def metadata(self, partition: int, tally: Tally) -> str:
         """Return the metadata to commit after a chunk: counted from every place where the head may be by then."""
@@ -127,6 +154,7 @@ class Unrecorded:
             part = self._done[partition]
             self._done[partition] = part.followed_by(_Part(part.end, end, tally, busy_s))
             self._total += tally or Tally()
+            self._moved_at = self._clock()
 
     def before_next(self) -> tuple[tuple[int, int, str], ...]:
         """Return the starts that a task's metadata has to count from too: see ``RangeTask.unrecorded``."""

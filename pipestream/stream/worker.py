@@ -26,6 +26,7 @@ from pipestream.settings import Settings
 from pipestream.stream.shares import Sighting, SlotKey, decide
 from pipestream.stream.slot_thread import OpenStream, SlotStatus, SlotThread
 from pipestream.stream.wanted import StreamSpec
+from pipestream.telemetry.health import Pulse
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,8 @@ class StreamWorker:
         self._wake = threading.Event()
         self._last_error = ""
         self._rounds = 0
+        self.pulse = Pulse(settings.health_stall_s + 2 * settings.reconcile_s)
+        """Of the rounds, whether they succeed or not."""
 
     def run(self, stop: threading.Event) -> None:
         """Work until asked to stop; then end all slots, and give back every lease."""
@@ -200,6 +203,8 @@ class StreamWorker:
         else:
             self._last_error = ""
             self._rounds += 1
+        finally:
+            self.pulse.beat()
 
     def _wait(self, stop: threading.Event) -> None:
         """Wait for the next round: a little more or less than ``reconcile_s``, so that workers do not act in step."""

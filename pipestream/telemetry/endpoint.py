@@ -1,4 +1,4 @@
-"""The HTTP endpoint that every server has next to its own port: ``/metrics`` for Prometheus, ``/health`` for probes."""
+"""The HTTP endpoint of a server next to its own port: ``/metrics`` for Prometheus, ``/health`` for probes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -17,19 +16,12 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from pipestream.errors import SettingsInvalid
+from pipestream.telemetry.health import LIVE_PATH, Health
 
 log = logging.getLogger(__name__)
 
 SHARED_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """Processes that serve one port together write their metrics into this folder; any of them can then report all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """How a server is: whether it takes work, and what a person wants to see next."""
-
-    is_serving: bool
-    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 def metrics_page(accept: str = "") -> tuple[bytes, str]:
@@ -43,12 +35,12 @@ def metrics_page(accept: str = "") -> tuple[bytes, str]:
 
 
 class TelemetryEndpoint:
-    """Serves ``/metrics`` and ``/health`` in a thread. A context manager."""
+    """Serves ``/metrics``, ``/health`` and ``/health/live`` in a thread. A context manager."""
 
     def __init__(self, host: str, port: int, find_health: Callable[[], Health]) -> None:
         """Bind the port; 0 takes a free one.
 
-        :param find_health: called for every request of ``/health``; it must answer at once.
+        :param find_health: called for every request of a server's health; it must answer at once.
         :raises SettingsInvalid: the address cannot be used; for example, the port is taken.
         """
 
@@ -89,15 +81,13 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/metrics":
             body, content_type = metrics_page(self.headers.get("Accept", ""))
             self._answer(HTTPStatus.OK, body, content_type)
-        elif path == "/health":
-            self._answer_health()
+        elif path in ("/health", LIVE_PATH):
+            self._answer_health(path)
         else:
             self._answer(HTTPStatus.NOT_FOUND, b"/metrics and /health are here\n", "text/plain; charset=utf-8")
 
-    def _answer_health(self) -> None:
-        found = type(self).health()
-        status = HTTPStatus.OK if found.is_serving else HTTPStatus.SERVICE_UNAVAILABLE
-        values = {"status": "SERVING" if found.is_serving else "NOT_SERVING", **found.details}
+    def _answer_health(self, path: str) -> None:
+        status, values = type(self).health().answer(path)
         self._answer(status, json.dumps(values).encode(), "application/json")
 
     def _answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:

@@ -18,7 +18,8 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from pipestream.live.owner import stop_all
 from pipestream.live.spec import Place
 from pipestream.live.watch import look_at
-from pipestream.telemetry.endpoint import Health, TelemetryEndpoint
+from pipestream.telemetry.endpoint import TelemetryEndpoint
+from pipestream.telemetry.health import Health
 from pipestream_airflow import LiveServerOperator
 from pipestream_testing.waiting import wait_until
 
@@ -112,6 +113,25 @@ def test_a_server_that_hangs_is_started_again(make, task, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "tiny hangs" in said
     assert "answers 503 NOT_SERVING" in said
+
+
+def test_a_server_that_waits_for_something_outside_is_not_started_again(make, task, tmp_path, capsys):
+    thread, returned = in_background(make(unhealthy_s=0.5, give_up_s=1.0), task)
+    wait_until(lambda: "tiny: healthy" in capsys.readouterr().out, "the server is not healthy", timeout_s=60)
+
+    (tmp_path / "waiting").touch()
+    said = "answers 503 NOT_SERVING: the broker is away"
+    wait_until(lambda: said in capsys.readouterr().out, "it does not say why", timeout_s=60)
+    looks = task.asked
+    # With a pause of 0.05 s between them, forty looks take longer than either patience.
+    wait_until(lambda: task.asked >= looks + 40 or not thread.is_alive(), "it is not looked at", timeout_s=60)
+
+    (tmp_path / "waiting").unlink()
+    wait_until(lambda: "tiny: healthy" in capsys.readouterr().out, "the server is not healthy", timeout_s=60)
+    task.is_paused.set()
+    thread.join()
+
+    assert (returned["starts"], begins(tmp_path)) == (1, 1)
 
 
 def test_a_server_that_never_becomes_healthy_fails_the_task_and_is_stopped(make, task, tmp_path):

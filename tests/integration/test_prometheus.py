@@ -14,7 +14,8 @@ from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 import pipestream.telemetry.meter  # noqa: F401 - defines every metric
 from pipestream.leases import open_lease_store
 from pipestream.leases.store import DesiredState
-from pipestream.telemetry.endpoint import Health, TelemetryEndpoint
+from pipestream.telemetry.endpoint import TelemetryEndpoint
+from pipestream.telemetry.health import Health
 from pipestream.views.exporter import StandingCollector
 from pipestream.views.standing import StandingView
 from pipestream_testing.pipeline import Pipeline

@@ -1,7 +1,8 @@
 """A small server with the telemetry of the product's own: ``python -m pipestream_testing.tiny_server PORT FOLDER``.
 
 It answers ``/health`` and ``/metrics``, counts a record for every request of its health, and notes in its folder how it
-began and ended. A file ``sick`` in the folder makes it unhealthy, a file ``broken`` keeps it from starting.
+began and ended. A file ``sick`` in the folder makes it hang, as it says, a file ``waiting`` makes it wait for something
+outside, and a file ``broken`` keeps it from starting.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import sys
 from pathlib import Path
 
 from pipestream.telemetry import metrics
-from pipestream.telemetry.endpoint import Health, TelemetryEndpoint
+from pipestream.telemetry.endpoint import TelemetryEndpoint
+from pipestream.telemetry.health import Health
 
 
 def main() -> int:
@@ -25,7 +27,9 @@ def main() -> int:
 
     def find_health() -> Health:
         metrics.MESSAGES_PROCESSED.labels(queue="intake.tiny", status="success").inc()
-        return Health(not (folder / "sick").exists(), {"pid": os.getpid()})
+        is_sick, is_waiting = (folder / "sick").exists(), (folder / "waiting").exists()
+        details = {"pid": os.getpid()} | ({"problems": ["the broker is away"]} if is_waiting else {})
+        return Health(not is_sick and not is_waiting, details, is_alive=not is_sick)
 
     # Before it answers: whoever has seen it healthy finds the note.
     note(folder, f"begins {os.getpid()}")

@@ -69,8 +69,18 @@ def test_a_server_that_says_that_it_does_not_serve_is_not_healthy(told):
 
     seen = look_at(url)
 
-    assert not seen.is_healthy
+    assert (seen.is_healthy, seen.is_alive) == (False, False)
     assert seen.problem == f"{url}/health answers 503 NOT_SERVING"
+
+
+def test_a_server_that_waits_for_something_outside_is_alive_and_says_why_it_is_not_healthy(told):
+    handler, url = told
+    handler.health = (503, {"status": "NOT_SERVING", "alive": True, "problems": ["Kafka: away", "it holds no slot"]})
+
+    seen = look_at(url)
+
+    assert (seen.is_healthy, seen.is_alive) == (False, True)
+    assert seen.problem == f"{url}/health answers 503 NOT_SERVING: Kafka: away; it holds no slot"
 
 
 def test_metrics_that_cannot_be_read_are_a_problem_not_a_crash(told):

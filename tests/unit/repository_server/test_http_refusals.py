@@ -16,7 +16,7 @@ from pipestream.repository_server.answers import HttpRefusal, refused
 from pipestream.repository_server.bodies import ReceivedFile, check_checksum, sign
 from pipestream.repository_server.http_app import HttpDesk
 from pipestream.settings import Settings
-from pipestream.telemetry.endpoint import Health
+from pipestream.telemetry.health import Health
 
 
 class NoServers:

@@ -18,6 +18,7 @@ from pipestream.rpc.channels import open_aio_channel, open_channel
 from pipestream.rpc.security import ChannelSecurity, ServerSecurity
 from pipestream.rpc.server import RpcServer, ServerOptions
 from pipestream.rpc.status import ERROR_CODE
+from pipestream.telemetry.health import Health
 from pipestream_testing.certificates import Authority
 
 NAME = "test.Answers"
@@ -171,6 +172,23 @@ def test_reflection_lists_the_services_and_health_answers_for_each():
     assert "grpc.health.v1.Health" in names
     assert status == health_pb2.HealthCheckResponse.SERVING
     assert unknown is Code.NOT_FOUND
+
+
+def test_the_health_of_a_server_follows_what_the_server_says_of_itself():
+    async def run():
+        found = [Health(False)]
+        async with serving() as (server, _, address), open_aio_channel(address) as channel:
+            watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+            seen = [(await watch.read()).status]
+            following = asyncio.create_task(server.follow(lambda: found[-1]))
+            seen.append((await asyncio.wait_for(watch.read(), 60)).status)
+            found.append(Health(True))
+            seen.append((await asyncio.wait_for(watch.read(), 60)).status)
+            following.cancel()
+            return seen
+
+    serves, serves_not = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+    assert asyncio.run(run()) == [serves, serves_not, serves]
 
 
 def test_a_stopping_server_says_so_refuses_new_calls_and_finishes_the_accepted_ones():

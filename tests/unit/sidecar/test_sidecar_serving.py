@@ -16,6 +16,7 @@ from pipestream.sidecar.management import ManagementService
 from pipestream.stream.shares import SlotKey
 from pipestream.stream.slot_thread import SlotState, SlotStatus
 from pipestream.stream.wanted import StreamSpec
+from pipestream.telemetry.health import Pulse
 
 GRAPH = """
 graph: g
@@ -33,6 +34,7 @@ class PretendWorker:
     name = "one"
     max_leases = 1
     last_error = ""
+    pulse = Pulse(60.0)
     rounds = 0
 
     def __init__(self) -> None:

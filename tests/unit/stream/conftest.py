@@ -41,6 +41,10 @@ class PretendStream:
         self.key = SlotKey(keeper.lease.name, keeper.lease.slot)
         self.positions = {0: 0}
 
+    @property
+    def stalled_s(self):
+        return self.world.stalled_s
+
     def cancel(self, why):
         self.world.cancelled.append((self.key, why))
 
@@ -75,6 +79,7 @@ class World:
         self.running = {}
         self.opened = Counter()
         self.cancelled = []
+        self.stalled_s = 0.0
         self.guard = threading.Lock()
         self.go_on = threading.Event()
         """Cleared: a stream that is stopped hangs."""

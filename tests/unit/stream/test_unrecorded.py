@@ -173,3 +173,27 @@ def test_what_a_runner_drained_took_the_time_that_its_task_was_busy(parts):
     parts.add(0, 101, some(1), 0.5)
 
     assert [entry.seconds for entry in parts.take()] == [0.5]
+
+
+def test_parts_stall_while_records_are_in_work_and_nothing_is_committed(parts, clock):
+    clock.now = 60.0
+    assert parts.stalled_s == 0.0
+
+    parts.begin([0, 0])
+    clock.now = 70.0
+    assert parts.stalled_s == 10.0
+    parts.add(0, 101, some(1))
+    assert parts.stalled_s == 0.0
+    clock.now = 71.0
+    assert parts.stalled_s == 1.0
+    parts.add(0, 102, some(1))
+
+    assert parts.stalled_s == 0.0
+
+
+def test_parts_stall_while_a_runner_works_and_nothing_is_committed(parts, clock):
+    with parts.running():
+        clock.now += 5.0
+        assert parts.stalled_s == 5.0
+
+    assert parts.stalled_s == 0.0

@@ -10,7 +10,8 @@ import urllib.request
 import pytest
 
 from pipestream.errors import SettingsInvalid
-from pipestream.telemetry.endpoint import SHARED_FOLDER_VARIABLE, Health, TelemetryEndpoint
+from pipestream.telemetry.endpoint import SHARED_FOLDER_VARIABLE, TelemetryEndpoint
+from pipestream.telemetry.health import Health
 from pipestream.telemetry.metrics import DLQ_PUBLISHED
 
 
@@ -46,13 +47,26 @@ def test_metrics_are_served_in_prometheus_format(endpoint):
 
 
 def test_health_says_whether_the_server_takes_work(endpoint, states):
-    assert get(endpoint, "/health")[::2] == (200, json.dumps({"status": "SERVING", "streams": 3}))
+    assert get(endpoint, "/health")[::2] == (
+        200,
+        json.dumps({"status": "SERVING", "alive": True, "streams": 3}),
+    )
 
     states.append(Health(False, {"reason": "stopping"}))
 
     status, content_type, text = get(endpoint, "/health")
     assert (status, content_type) == (503, "application/json")
-    assert json.loads(text) == {"status": "NOT_SERVING", "reason": "stopping"}
+    assert json.loads(text) == {"status": "NOT_SERVING", "alive": True, "reason": "stopping"}
+
+
+def test_only_a_server_that_hangs_is_not_live(endpoint, states):
+    states.append(Health(False, {"problems": ["the broker is away"]}))
+    away = get(endpoint, "/health/live")
+    states.append(Health(False, is_alive=False))
+    hanging = get(endpoint, "/health/live")
+
+    assert (away[0], json.loads(away[2])["alive"]) == (200, True)
+    assert (hanging[0], json.loads(hanging[2])["alive"]) == (503, False)
 
 
 def test_another_path_says_what_is_there(endpoint):
