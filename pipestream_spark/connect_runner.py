@@ -18,10 +18,11 @@ from pyspark.sql.connect.session import SparkSession
 from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.errors import LeaseLost, TasksFailed
 from pipestream.settings import Settings
+from pipestream_spark.answers import ANSWER, read_answers
 from pipestream_spark.environment import connect_environment
 from pipestream_spark.failures import cause_of
 from pipestream_spark.two_stages import sub_range_query
-from pipestream_spark.worker import ANSWER, Orders, SubRangeOrders, drain_numbered
+from pipestream_spark.worker import Orders, SubRangeOrders, drain_numbered
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class ConnectRunner:
         finally:
             is_done.set()
             self._session.removeTag(self.tag(slot))
-        return [RangeOutcome.from_json(text) for text in answers.column("outcome").to_pylist()]
+        return read_answers(zip(*(answers.column(name).to_pylist() for name in ("outcome", "counts")), strict=True))
 
     def _query(self, tasks: Sequence[RangeTask]) -> DataFrame:
         orders = Orders(tuple(task.to_json() for task in tasks), connect_environment(), self._store_uri)

@@ -16,11 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.errors import LeaseLost, TasksFailed
+from pipestream_spark.answers import ANSWER, read_answers
 from pipestream_spark.environment import executor_environment
 from pipestream_spark.failures import cause_of
 from pipestream_spark.session import session_builder
 from pipestream_spark.two_stages import sub_range_query
-from pipestream_spark.worker import ANSWER, Orders, SubRangeOrders, drain_batches, drain_numbered
+from pipestream_spark.worker import Orders, SubRangeOrders, drain_batches, drain_numbered
 
 log = logging.getLogger(__name__)
 
@@ -64,11 +65,11 @@ class SparkRunner:
         session.sparkContext.setJobGroup(self.job_group(slot), self._app_name)
         session.sparkContext.setLocalProperty("spark.scheduler.pool", f"slot-{slot}")
         try:
-            outcomes = _spread(session, tasks).collect()
+            answers = _spread(session, tasks).collect()
         except (PySparkException, Py4JError, OSError) as error:  # OSError: the JVM is gone
             self._check_cancelled(slot)
             raise TasksFailed(cause_of(error)) from error
-        return [RangeOutcome.from_json(row.outcome) for row in outcomes]
+        return read_answers((row.outcome, row.counts) for row in answers)
 
     def find_task_slots(self) -> int:
         """Return how many tasks Spark runs at once, of all that use the session. Starts Spark if it is not up."""

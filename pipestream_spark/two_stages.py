@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from pipestream_spark.worker import ANSWER, PIECE, SubRangeOrders, commit_numbered, process_numbered
+from pipestream_spark.answers import ANSWER
+from pipestream_spark.worker import PIECE, SubRangeOrders, commit_numbered, process_numbered
 
 
 def sub_range_query(session: Any, orders: SubRangeOrders) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -13,17 +13,17 @@ from operator import itemgetter
 
 import pyarrow as pa
 
-from pipestream.arrow import to_table
 from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.errors import SettingsInvalid
 from pipestream.settings import Settings, load_settings
+from pipestream.telemetry.carried import add_counts, counts_since, take_counts
+from pipestream_spark.answers import answer_batches
 
-ANSWER = "outcome string"
-"""The columns of an answer, as Spark wants them."""
-_ANSWER = pa.schema([pa.field("outcome", pa.string())])
 PIECE = "task bigint, place bigint, piece binary"
 """The columns between the two stages of a drain in sub-ranges."""
 _PIECE = pa.schema([("task", pa.int64()), ("place", pa.int64()), ("piece", pa.binary())])
+# Before all pieces of a task: what the workers of its first stage have counted.
+_COUNTS_PLACE = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,11 @@ def process_numbered(orders: SubRangeOrders, batches: Iterator[pa.RecordBatch]) 
     for batch in batches:
         for number in batch.column("id").to_pylist():
             task_number, sub_range = orders.places[number]
+            before = take_counts()
             with _variables(orders.orders.variables):
                 for place, piece in enumerate(_process_here(orders.orders, task_number, sub_range)):
                     yield _piece_batch(task_number, place_of(sub_range, place), piece)
+            yield _piece_batch(task_number, _COUNTS_PLACE, counts_since(before).encode())
 
 
 def commit_numbered(orders: SubRangeOrders, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -71,12 +73,23 @@ def commit_numbered(orders: SubRangeOrders, batches: Iterator[pa.RecordBatch]) -
 
     Spark may give a slice the pieces of several tasks, one task after the other.
     """
-    rows = (row for batch in batches for row in zip(batch.column("task"), batch.column("piece"), strict=True))
-    for number, pieces in groupby(((task.as_py(), piece) for task, piece in rows), key=itemgetter(0)):
+    rows = (row for batch in batches for row in zip(*(batch.column(name) for name in _PIECE.names), strict=True))
+    of_tasks = ((task.as_py(), place.as_py(), piece) for task, place, piece in rows)
+    for number, pieces in groupby(of_tasks, key=itemgetter(0)):
         task = RangeTask.from_json(orders.orders.texts[number])
+        before = take_counts()
         with _variables(orders.orders.variables):
-            outcomes = _commit_here(task, (piece.as_py() for _, piece in pieces), orders.orders.store_uri)
-        yield from to_table([{"outcome": outcome.to_json()} for outcome in outcomes], _ANSWER).to_batches()
+            outcomes = _commit_here(task, _without_counts(pieces), orders.orders.store_uri)
+        yield from answer_batches(outcomes, counts_since(before))
+
+
+def _without_counts(rows: Iterable[tuple[int, int, pa.Scalar]]) -> Iterator[bytes]:
+    """Yield the pieces of a task. What its first stage counted is counted here, and goes to the driver from here."""
+    for _, place, piece in rows:
+        if place == _COUNTS_PLACE:
+            add_counts(piece.as_py().decode())
+        else:
+            yield piece.as_py()
 
 
 def _process_here(orders: Orders, task_number: int, sub_range: int) -> Iterator[bytes]:
@@ -126,9 +139,10 @@ def drain_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _drain_text(text: str, orders: Orders) -> Iterator[pa.RecordBatch]:
+    before = take_counts()
     with _variables(orders.variables):
         outcomes = _drain_here(RangeTask.from_json(text), orders.store_uri)
-    yield from to_table([{"outcome": outcome.to_json()} for outcome in outcomes], _ANSWER).to_batches()
+    yield from answer_batches(outcomes, counts_since(before))
 
 
 def _drain_here(task: RangeTask, store_uri: str) -> list[RangeOutcome]:
