@@ -16,6 +16,7 @@ from pipestream.local.postgres import find_postgres
 
 # Does what a build needs of Go: it makes a program of the version that was asked for, and keeps its environment.
 GO = """\
+echo "$1 ${{GOMAXPROCS:-unset}}" >> "$0.steps"
 case "$1" in
 version) echo "go version go{version} linux/amd64" ;;
 build)
@@ -86,6 +87,18 @@ def test_what_is_nowhere_is_built_once_with_the_go_of_the_machine(path, make_pro
     assert told == ["building consul 1.22.7 from source (first time only, about 4 minutes)"]
     assert built.with_name("consul.gopath").read_text() == ""  # the caches of whoever has Go are theirs
     assert find_tool(CONSUL, pytest.fail) == built
+
+
+def test_modules_are_downloaded_many_at_a_time_and_compiled_on_the_cores_of_the_machine(
+    path, make_program, monkeypatch
+):
+    monkeypatch.delenv("GOMAXPROCS", raising=False)
+    go = make_program(path / "go", GO.format(version="1.26.0"))
+
+    find_tool(CONSUL, lambda _: None)
+
+    steps = dict(line.split() for line in Path(f"{go}.steps").read_text().splitlines())
+    assert steps == {"version": "unset", "mod": "16", "get": "16", "build": "unset"}
 
 
 @pytest.mark.parametrize("machine", ["has no Go", "has an old Go"])
