@@ -40,7 +40,13 @@ from pipestream_testing.live_dag import TASK as LIVE_TASK
 from pipestream_testing.live_dag import Client, LiveDag, runs_of
 from pipestream_testing.parcels_dag import HOURLY, PARCELS, Parcels
 
-pytestmark = [pytest.mark.stack, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.airflow,
+    pytest.mark.spark,
+    pytest.mark.consul,
+    pytest.mark.timeout(1800),
+]
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,14 @@ from pipestream_testing.scheduling import LONG_FOLDERS, ONE_PROCESS, group_of, t
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def test_what_needs_no_servers_comes_first_and_short_files_last():
+def test_what_needs_no_servers_comes_first_then_what_is_long_then_what_needs_consul():
     files = {
         "tests/integration/test_streams.py": {"stack"},
         "tests/integration/test_leases_consul.py": {"stack", "consul"},
         "tests/faults/test_servers_killed.py": {"stack", "consul"},
+        "tests/dags/test_end_to_end.py": {"stack", "airflow", "consul"},
         "tests/faults/test_streams_killed.py": {"stack"},
-        "tests/dags/test_end_to_end.py": {"stack", "airflow"},
+        "tests/dags/test_openlineage.py": {"stack", "airflow"},
         "tests/unit/test_times.py": set(),
         "tests/faults/test_model_of_crashes.py": set(),
     }

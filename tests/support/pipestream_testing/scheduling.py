@@ -21,15 +21,20 @@ ONE_PROCESS = {
 }
 
 
-def turn_of(file: str, needs: Collection[str]) -> tuple[bool, int, bool]:
+# Whether a file is long and whether it needs Consul, in the order in which such files run. Consul takes longest to
+# build where there is none: what is long and does without it runs meanwhile. What needs it comes next, before the
+# short files: it is long, or waits for leases to run out.
+PHASES = [(True, False), (True, True), (False, True), (False, False)]
+
+
+def turn_of(file: str, needs: Collection[str]) -> tuple[bool, int, int]:
     """Return when a file runs, as a key to sort by.
 
-    :param needs: the fixtures and marks of its tests.
+    :param needs: the fixtures and marks of its tests. Both are called consul: the fixture of the Consul that test runs
+        share, and the mark of a file that starts one of its own.
     """
     ranks = [rank for rank, folder in enumerate(LONG_FOLDERS) if file.startswith(folder)]
-    # Consul takes longest to build where there is none, so the long folders use it last. After them it is there, and
-    # the files that use it come first: they wait for leases to run out.
-    return "stack" in needs, min(ranks, default=len(LONG_FOLDERS)), ("consul" in needs) == bool(ranks)
+    return "stack" in needs, PHASES.index((bool(ranks), "consul" in needs)), min(ranks, default=0)
 
 
 def group_of(node_id: str) -> str:
