@@ -115,6 +115,14 @@ class Tables:
         """Give back the connections."""
         self._pool.close()
 
+    def check(self) -> None:
+        """Check that PostgreSQL answers.
+
+        :raises DatabaseUnavailable: it does not.
+        """
+        with self.connection() as connection:
+            connection.execute("SELECT 1")
+
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """Borrow a connection.

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 from pipestream.engine_server.desk import Counts
 from pipestream.engine_server.graphs import LiveGraphs
 from pipestream.engine_server.served import ServedGraph
+from pipestream.errors import PipestreamError
 from pipestream.gen.ai.pipestream.engine.v1 import engine_service_pb2 as pb
 from pipestream.graph.format import HYDRATION
 from pipestream.graph.model import NO_HYDRATION, Datasource
 from pipestream.graph.wire_fields import fill_message
 from pipestream.leases.store import Assignment, LeaseStore, TopicMode
 from pipestream.modules.connection import held_back_modules
-from pipestream.telemetry.health import Health
+from pipestream.telemetry.dependencies import DependencyWatch
+from pipestream.telemetry.health import Health, Pulse
+from pipestream.views.leases import desired_states
 
 if TYPE_CHECKING:
     from pipestream.engine_server.slots import Slots
@@ -35,7 +38,12 @@ class Overview:
         counts: Counts,
         instance: str,
         count_active: Callable[[], int],
+        dependencies: DependencyWatch,
+        stall_s: float,
     ) -> None:
+        """:param dependencies: what no call can do without.
+        :param stall_s: an event loop that has not come around for so long hangs.
+        """
         self._graphs = graphs
         self._slots = slots
         self._counts = counts
@@ -44,6 +52,9 @@ class Overview:
         self._count_active = count_active
         self._started = time.monotonic()
         self._usage = _Usage()
+        self._dependencies = dependencies
+        self.pulse = Pulse(stall_s)
+        """Of the event loop."""
         self.stopping = asyncio.Event()
         """Set when the engine takes no more calls."""
 
@@ -52,44 +63,66 @@ class Overview:
         """How many calls are in progress."""
         return self._count_active()
 
-    def problems(self) -> list[str]:
-        """Return what is wrong with this engine, most serious first."""
+    def blockers(self) -> list[str]:
+        """Return why this engine takes no calls; empty if it does."""
         found = []
         if self.stopping.is_set():
             found.append("it is stopping")
-        if not self._slots.held:
+        if self.pulse.is_stalled:
+            found.append(f"its event loop has not come around for {self.pulse.age_s:.0f} s")
+        if not self._slots.takes_calls:
+            found.append("no slot of the accepted log is here, and no other process is known to have one")
+        return found + self._dependencies.problems()
+
+    def drawbacks(self) -> list[str]:
+        """Return what is wrong although this engine takes calls. What it knows of graphs and leases stays in use."""
+        found = []
+        if self._slots.takes_calls and not self._slots.held:
             found.append("it holds no slot of the accepted log, so calls are handed on to others")
         if self._graphs.last_error:
             found.append(f"the active graphs cannot be read: {self._graphs.last_error}")
+        if self._slots.last_error:
+            found.append(f"the slots' leases are not looked after: {self._slots.last_error}")
         for served in self._graphs.directory.graphs.values():
             ways = served.own.ways.values()
             found += sorted({f"graph {served.graph.graph_id}: {each}" for way in ways for each in way.problems})
         return found + [f"{module} is down: {reason}" for module, reason in sorted(held_back_modules().items())]
 
     def probe(self) -> Health:
-        """Return the health for HTTP probes, without asking any server."""
+        """Return the health for probes, without asking any server."""
+        blockers = self.blockers()
         graphs = {graph_id: served.version for graph_id, served in self._graphs.directory.graphs.items()}
         return Health(
-            not self.stopping.is_set(),
+            not blockers,
             {
                 "instance": self.instance,
                 "uptime_seconds": self._uptime_s,
                 "active_calls": self.active,
                 "slots": sorted(self._slots.held),
                 "graphs": graphs,
-                "problems": self.problems(),
+                "problems": blockers + self.drawbacks(),
             },
+            is_alive=self.stopping.is_set() or not self.pulse.is_stalled,
         )
 
+    def beat(self) -> Health:
+        """Return the same in the event loop, which shows by that that it comes around."""
+        self.pulse.beat()
+        return self.probe()
+
     async def health(self) -> pb.GetHealthResponse:
-        problems = self.problems()
+        blockers, problems = self.blockers(), self.drawbacks()
+        topics: list[str] = []
+        slots: list[Assignment] = []
+        try:
+            topics, slots = await asyncio.to_thread(self._drained)
+        except PipestreamError as error:
+            problems.append(f"the lease store does not say which topics are streamed: {error}")
         health = pb.ENGINE_HEALTH_DEGRADED if problems else pb.ENGINE_HEALTH_HEALTHY
-        if self.stopping.is_set() or (not self._slots.held and self._graphs.last_error):
-            health = pb.ENGINE_HEALTH_UNHEALTHY
         counts = self._counts
-        topics, slots = await asyncio.to_thread(self._drained)
         return pb.GetHealthResponse(
-            health=health,
+            health=pb.ENGINE_HEALTH_UNHEALTHY if blockers else health,
+            problems=blockers + problems,
             active_streams=self.active,
             cache_hit_rate=100 * (counts.calls - counts.opened) // max(1, counts.calls),
             connected_clusters=self._clusters(),
@@ -158,12 +191,9 @@ class Overview:
 
     def _drained(self) -> tuple[list[str], list[Assignment]]:
         """Return the topics that the operator wants streamed, and all their slots."""
-        topics = [topic for topic in self._leases.topics() if self._is_streamed(topic)]
+        desired = desired_states(self._leases, self._leases.topics())
+        topics = [topic for topic, state in desired.items() if state.started and state.mode is TopicMode.STREAMING]
         return topics, [slot for slot in self._leases.assignments() if slot.topic in topics]
-
-    def _is_streamed(self, topic: str) -> bool:
-        desired = self._leases.desired(topic)
-        return desired.started and desired.mode is TopicMode.STREAMING
 
     def _update(self, wanted: dict[str, bool], both: list[str]) -> str:
         known = set(self._leases.topics())

@@ -11,7 +11,9 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
+from pipestream.accepted import accepted_topic
 from pipestream.engine.history import this_instance
 from pipestream.engine_server import batch, service
 from pipestream.engine_server.batch import HandoffBatches
@@ -28,10 +30,12 @@ from pipestream.engine_server.service import EngineService
 from pipestream.engine_server.slots import Slots
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import add_EngineV1ServiceServicer_to_server
 from pipestream.gen.pipestream.live.v1.handoff_service_pb2_grpc import add_HandoffServiceServicer_to_server
+from pipestream.kafka.broker import Broker
 from pipestream.leases.open import open_lease_store
 from pipestream.objects.store import open_store
 from pipestream.rpc.server import RpcServer, ServerOptions, run_loop, server_options
 from pipestream.settings import Settings
+from pipestream.telemetry.dependencies import DependencyWatch
 from pipestream.telemetry.endpoint import TelemetryEndpoint
 from pipestream.telemetry.tracing import flush_spans, setup_tracing
 
@@ -103,7 +107,14 @@ async def running_engine(settings: Settings, options: EngineOptions) -> AsyncIte
         forwarder = Forwarder(settings)
         stack.push_async_callback(forwarder.close)
         instance = this_instance()
-        overview = Overview(graphs, slots, leases, desk.counts, instance, lambda: server.gate.active)
+        topic = accepted_topic(settings.engine_name)
+        checks: dict[str, Callable[[], object]] = {
+            "Kafka": partial(Broker(settings).identify, topic),
+            "the object store": partial(store.exists, topic),
+        }
+        dependencies = stack.enter_context(DependencyWatch(checks))
+        count_active, stall_s = lambda: server.gate.active, settings.health_stall_s
+        overview = Overview(graphs, slots, leases, desk.counts, instance, count_active, dependencies, stall_s)
         handoffs, nodes = Handoffs(desk, Doors(graphs, settings, instance)), NodeCalls(desk, graphs, instance)
         engine = EngineService(handoffs, nodes, Bridge(desk), overview, forwarder, settings.engine_stream_window)
         server.add(add_EngineV1ServiceServicer_to_server, engine, service.NAME)
@@ -114,6 +125,8 @@ async def running_engine(settings: Settings, options: EngineOptions) -> AsyncIte
             metrics = stack.enter_context(endpoint).address
         await server.start()
         await server.set_serving(True)
+        beating = asyncio.create_task(server.follow(overview.beat))
+        stack.callback(beating.cancel)
         running = RunningEngine(address, metrics, overview, graphs, server)
         stack.push_async_callback(running.stop)
         yield running

@@ -77,6 +77,8 @@ class Slots:
         self._member: LeaseKeeper | None = None
         self._free_since: dict[int, float] = {}
         self._turn = itertools.count()
+        self.last_error = ""
+        """Why the last look at the leases failed; empty: it did not."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="engine slots", daemon=True)
 
@@ -84,6 +86,12 @@ class Slots:
     def held(self) -> dict[int, AcceptedSlot]:
         """Return the slots that this process holds, by number."""
         return {number: held.slot for number, held in sorted(self._held.items())}
+
+    @property
+    def takes_calls(self) -> bool:
+        """Whether calls find a slot: one of this process, or one of another process to hand them on to."""
+        is_here = any(not held.slot.stopped.is_set() for held in list(self._held.values()))
+        return is_here or any(self._owner(number) for number in range(self.count))
 
     def start(self) -> None:
         """Take this process's share of the slots, and look after them in a thread.
@@ -151,9 +159,12 @@ class Slots:
                     self._restart_stopped(list(self._held))
                 else:
                     self._look()
+                self.last_error = ""
             except PipestreamError as error:
+                self.last_error = str(error)
                 log.warning("the slots of the engine are not looked after: %s; trying again", error)
-            except Exception:
+            except Exception as error:
+                self.last_error = f"unexpected {type(error).__name__}: {error}"
                 log.exception("the slots of the engine are not looked after; trying again")
 
     def _take_by_number(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.message import DecodeError
@@ -19,6 +20,7 @@ from pipestream.errors import DatasourceUnknown, DocumentMissing, RecordInvalid
 from pipestream.repository_server.datasources import Datasources
 from pipestream.retention.policies import BLOBS
 from pipestream.retention.policies import UPLOADS as UPLOAD_ROOT
+from pipestream.telemetry.dependencies import DependencyWatch
 from pipestream.telemetry.metrics import UPLOADS
 from pipestream.telemetry.tracing import header_of, span
 from pipestream.wire import PipeDoc
@@ -44,6 +46,11 @@ class Desk:
         self.on_recorded: Callable[[], None] = lambda: None
         """Called after references were put into the outbox."""
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="repository")
+
+    def watch_dependencies(self) -> DependencyWatch:
+        """Return a watch of what no call can do without. Kafka is not: a reference waits in the outbox."""
+        store = partial(self.uploads.store.exists, UPLOAD_ROOT)
+        return DependencyWatch({"PostgreSQL": self.tables.check, "the object store": store})
 
     def close(self) -> None:
         """Give back threads and connections."""

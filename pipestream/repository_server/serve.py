@@ -19,6 +19,7 @@ from pipestream.repository_server.desk import Desk
 from pipestream.repository_server.publisher import Publisher
 from pipestream.repository_server.service import PipeDocServicer
 from pipestream.rpc.server import RpcServer, server_options
+from pipestream.telemetry.dependencies import DependencyWatch
 from pipestream.telemetry.health import Health
 from pipestream.telemetry.tracing import flush_spans, setup_tracing
 
@@ -57,18 +58,31 @@ async def serve(settings: Settings, wanted: Addresses, on_ready: Callable[[Addre
     try:
         with Publisher(settings, desk.tables, desk.uploads, desk.datasources) as publisher:
             desk.on_recorded = publisher.wake
-            return await _serve(desk, wanted, on_ready, stop)
+            with desk.watch_dependencies() as dependencies:
+                return await _serve(desk, wanted, on_ready, stop, dependencies)
     finally:
         desk.close()
         flush_spans()
 
 
-async def _serve(desk: Desk, wanted: Addresses, on_ready: Callable[[Addresses], None], stop: asyncio.Event) -> bool:
+async def _serve(
+    desk: Desk,
+    wanted: Addresses,
+    on_ready: Callable[[Addresses], None],
+    stop: asyncio.Event,
+    dependencies: DependencyWatch,
+) -> bool:
+    def find_health() -> Health:
+        # Asked in the event loop, so an answer shows that it comes around.
+        problems = (["it is stopping"] if stop.is_set() else []) + dependencies.problems()
+        return Health(not problems, {"problems": problems} if problems else {})
+
     rpc = RpcServer(server_options(desk.settings, wanted.grpc))
     rpc.add(services.add_PipeDocServiceServicer_to_server, PipeDocServicer(desk), SERVICE)
     grpc_port = await rpc.start()
-    web = _make_web(desk, wanted.http, lambda: Health(not stop.is_set()))
+    web = _make_web(desk, wanted.http, find_health)
     running = asyncio.create_task(web.serve())
+    following: asyncio.Task[None] | None = None
     try:
         while not web.started:
             if running.done():
@@ -76,12 +90,15 @@ async def _serve(desk: Desk, wanted: Addresses, on_ready: Callable[[Addresses], 
                 raise SettingsInvalid(f"cannot listen on {wanted.http}: is the port taken?")
             await asyncio.sleep(_POLL_S)
         await rpc.set_serving(True)
+        following = asyncio.create_task(rpc.follow(find_health))
         http_port = web.servers[0].sockets[0].getsockname()[1]
         on_ready(Addresses(_with_port(wanted.grpc, grpc_port), _with_port(wanted.http, http_port)))
         await stop.wait()
         log.info("stopping")
     finally:
         is_finished = await rpc.stop()
+        if following is not None:
+            following.cancel()
         web.should_exit = True
         await running
     return is_finished
