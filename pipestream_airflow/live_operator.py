@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,8 @@ from pipestream_airflow.live_watch import ServerWatch
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from pipestream.settings import Settings
 
 
 class LiveServerOperator(BaseOperator):
@@ -96,6 +99,7 @@ class LiveServerOperator(BaseOperator):
         self.unhealthy_s = unhealthy_s
         self.give_up_s = give_up_s
         self._owned: OwnedServer | None = None
+        self._https: ssl.SSLContext | None = None
         self._is_killed = threading.Event()
         self._does_airflow_answer = True
 
@@ -105,6 +109,7 @@ class LiveServerOperator(BaseOperator):
             self.url = self.url or server_url(self.server, settings)
             if not self.external:
                 self.command = self.command or server_command(self.server, settings)
+            self._https = _https_context(self.url, settings)
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error
         self.max_age = self.max_age or timedelta(hours=settings.live_hours)
@@ -114,7 +119,7 @@ class LiveServerOperator(BaseOperator):
             self.log.info("watching %s at %s, which runs elsewhere", self.server, self.url)
         else:
             self._own(context)
-        watch = ServerWatch(self, self.url, self._owned)
+        watch = ServerWatch(self, self.url, self._owned, self._https)
         hand_over = False
         try:
             ended_by = self._watch(watch, context)
@@ -164,7 +169,7 @@ class LiveServerOperator(BaseOperator):
         """
         for key in stop_abandoned(spec, place, wait_s=spec.stop_timeout_s):
             self.log.info("stopped %s, which was started with other settings", key)
-        if look_at(str(self.url)).is_alive:
+        if look_at(str(self.url), self._https).is_alive:
             raise AirflowException(
                 f"another server answers at {self.url} already; if that is the one you want, let the graph say "
                 f"`live: {{{self.server}: external}}`, else give {self.server} another address (live_*_url)"
@@ -212,3 +217,13 @@ class LiveServerOperator(BaseOperator):
         except GuardGone as error:
             self.log.warning("%s", error)
         self._owned.close()
+
+
+def _https_context(url: str, settings: Settings) -> ssl.SSLContext | None:
+    """Return how a server with TLS is reached: with the CA and the certificate of the product's clients."""
+    if not url.startswith("https://"):
+        return None
+    # Not at the top: it imports grpc, which no parse of a DAG file needs.
+    from pipestream.rpc.security import channel_security
+
+    return channel_security(settings, with_token=False).https_context()

@@ -6,6 +6,7 @@ healthy waits for something outside, such as a broker, and a restart would only 
 
 from __future__ import annotations
 
+import ssl
 import time
 from contextlib import closing
 from pathlib import Path
@@ -30,9 +31,13 @@ if TYPE_CHECKING:
 class ServerWatch:
     """What a task has seen of its server so far, and what it does about it."""
 
-    def __init__(self, operator: LiveServerOperator, url: str, owned: OwnedServer | None) -> None:
+    def __init__(
+        self, operator: LiveServerOperator, url: str, owned: OwnedServer | None, https: ssl.SSLContext | None = None
+    ) -> None:
+        """:param https: how to reach a server with TLS."""
         self._operator = operator
         self._url = url
+        self._https = https
         self._owned = owned
         self._tail = LogTail(owned.log_file) if owned else None
         self._last: Sighting | None = None
@@ -52,7 +57,7 @@ class ServerWatch:
         :raises AirflowException: it has not been healthy for too long.
         """
         self._pass_on_output()
-        seen = look_at(self._url)
+        seen = look_at(self._url, self._https)
         self._note_starts()
         was_healthy, self._last = self.is_healthy, seen
         is_well = seen.is_healthy or (seen.is_alive and self._owned is not None)

@@ -44,10 +44,17 @@ def server_url(server: str, settings: Settings) -> str:
 def server_command(server: str, settings: Settings) -> list[str]:
     """Return the command that starts a server, with the telemetry at the port that ``server_url`` names.
 
-    :raises SettingsInvalid: as for ``server_url``.
+    :raises SettingsInvalid: as for ``server_url``; or the address says HTTP where the server answers by HTTPS, or the
+        other way round.
     :raises ExtraMissing: Spark is not installed, and the server needs it.
     """
     parts = urlsplit(server_url(server, settings))
+    # The telemetry of all others has a port of its own, without TLS.
+    scheme = "https" if server == "repository" and settings.grpc_tls_cert_file is not None else "http"
+    if parts.scheme != scheme:
+        raise SettingsInvalid(
+            f"live_{server}_url must begin with {scheme}://, because {server} answers so with these settings"
+        )
     if server == "stream":
         return [*_submit(settings), "--telemetry-port", str(parts.port)]
     rpc = {"engine": settings.live_engine_address, "repository": settings.live_repository_address}.get(server, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -61,15 +62,16 @@ def _rate(value: float, before: Sighting | None, at: float, name: str) -> str:
     return f" ({grown / (at - before.at):.1f}/s)"
 
 
-def look_at(url: str, timeout_s: float = _PROBE_S) -> Sighting:
+def look_at(url: str, https: ssl.SSLContext | None = None, timeout_s: float = _PROBE_S) -> Sighting:
     """Ask a server how it is. Never raises for what the server does or fails to do.
 
-    :param url: ``http://HOST:PORT`` of its telemetry.
+    :param url: ``http://HOST:PORT`` of its telemetry, or ``https://…``.
+    :param https: how to reach the second; None: as anybody, with the CAs of the system.
     """
     at = time.monotonic()
     try:
-        _fetch(f"{url}/health", timeout_s)
-        values = _sum_up(_fetch(f"{url}/metrics", timeout_s).decode())
+        _fetch(f"{url}/health", https, timeout_s)
+        values = _sum_up(_fetch(f"{url}/metrics", https, timeout_s).decode())
     except urllib.error.HTTPError as error:
         with closing(error):
             said = _read_json(error)
@@ -87,11 +89,11 @@ def look_at(url: str, timeout_s: float = _PROBE_S) -> Sighting:
     )
 
 
-def _fetch(url: str, timeout_s: float) -> bytes:
+def _fetch(url: str, https: ssl.SSLContext | None, timeout_s: float) -> bytes:
     if not url.startswith(("http://", "https://")):
         raise ValueError("expected http:// or https://")
     # A proxy of the environment is for the internet, and the server is next door.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=https))
     with opener.open(url, timeout=timeout_s) as answer:
         body: bytes = answer.read()
     return body

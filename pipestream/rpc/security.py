@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,6 +61,21 @@ class ChannelSecurity:
             _read(self.key, "grpc_client_key_file") if self.key else None,
             _read(self.certificate, "grpc_client_cert_file") if self.certificate else None,
         )
+
+    def https_context(self) -> ssl.SSLContext:
+        """Return how the same client reaches HTTPS. Without a CA of its own it trusts those of the system.
+
+        :raises SettingsInvalid: a file cannot be used.
+        """
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.certificate is not None:
+                context.load_cert_chain(self.certificate, self.key)
+        except OSError as error:  # an SSLError is one, too
+            files = ", ".join(str(each) for each in (self.ca, self.certificate, self.key) if each is not None)
+            names = "grpc_ca_file, grpc_client_cert_file or grpc_client_key_file"
+            raise SettingsInvalid(f"{names} cannot be used ({files}): {error}") from error
+        return context
 
 
 def server_security(settings: Settings) -> ServerSecurity:

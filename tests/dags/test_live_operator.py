@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from pipestream.live.watch import look_at
 from pipestream.telemetry.endpoint import TelemetryEndpoint
 from pipestream.telemetry.health import Health
 from pipestream_airflow import LiveServerOperator
+from pipestream_testing.secured_server import SecuredServer
 from pipestream_testing.waiting import wait_until
 
 
@@ -193,6 +195,26 @@ def test_a_server_that_runs_elsewhere_is_only_watched(make, task, port, tmp_path
 
     assert (returned["healthy"], returned["ended_by"], returned["starts"]) == (True, "age", 0)
     assert not (tmp_path / "live").exists()
+
+
+class Healthy(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_server_with_mutual_tls_is_watched_with_the_certificates_of_the_clients(make, task, tmp_path, monkeypatch):
+    with SecuredServer(tmp_path, Healthy) as server:
+        monkeypatch.setenv("PIPESTREAM_GRPC_CA_FILE", str(server.authority.certificate))
+        monkeypatch.setenv("PIPESTREAM_GRPC_CLIENT_CERT_FILE", str(server.client.certificate))
+        monkeypatch.setenv("PIPESTREAM_GRPC_CLIENT_KEY_FILE", str(server.client.key))
+
+        returned = make(external=True, url=server.url, max_age=timedelta(seconds=0.1)).execute(task.context())
+
+    assert (returned["healthy"], returned["ended_by"]) == (True, "age")
 
 
 def test_a_server_that_runs_elsewhere_and_is_not_healthy_fails_the_task(make, task):

@@ -17,7 +17,10 @@ from pipestream.errors import SettingsInvalid
 from pipestream.live.servers import server_command, server_environment, server_url
 from pipestream.live.tail import MOST_LINES, LogTail
 from pipestream.live.watch import Sighting, look_at
+from pipestream.rpc.security import ChannelSecurity
 from pipestream.settings import load_settings
+from pipestream_testing.certificates import Authority
+from pipestream_testing.secured_server import SecuredServer
 
 METRICS = """
 pipestream_messages_processed_total{queue="a",status="success"} 40.0
@@ -201,3 +204,42 @@ def test_the_streaming_drain_is_submitted_to_the_spark_of_the_settings():
 def test_an_address_without_host_or_port_is_refused(url):
     with pytest.raises(SettingsInvalid, match="live_engine_url must be http://HOST:PORT"):
         server_url("engine", load_settings(live_engine_url=url))
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[SecuredServer]:
+    with SecuredServer(tmp_path, Told) as server:
+        yield server
+
+
+def test_a_server_with_mutual_tls_is_reached_as_the_clients_reach_it(secured):
+    client = ChannelSecurity(secured.authority.certificate, secured.client.certificate, secured.client.key)
+    stranger = ChannelSecurity(secured.authority.certificate)
+
+    seen = look_at(secured.url, client.https_context())
+
+    assert (seen.is_healthy, seen.processed) == (True, 42.0), seen.problem
+    assert not look_at(secured.url, stranger.https_context()).is_healthy
+
+
+def test_a_certificate_that_cannot_be_used_is_told_by_its_setting(tmp_path):
+    (tmp_path / "ca.pem").write_text("no certificate")
+
+    with pytest.raises(SettingsInvalid, match="grpc_ca_file"):
+        ChannelSecurity(tmp_path / "ca.pem").https_context()
+
+
+@pytest.mark.parametrize(
+    ("server", "url", "tls"),
+    [
+        ("repository", "http://127.0.0.1:1", True),
+        ("repository", "https://127.0.0.1:1", False),
+        ("engine", "https://127.0.0.1:1", True),
+    ],
+)
+def test_a_server_is_not_started_where_its_health_could_not_be_asked(server, url, tls, tmp_path):
+    pair = Authority(tmp_path, "ca").issue("server")
+    files = {"grpc_tls_cert_file": pair.certificate, "grpc_tls_key_file": pair.key} if tls else {}
+
+    with pytest.raises(SettingsInvalid, match=f"live_{server}_url must begin with http"):
+        server_command(server, load_settings(**{f"live_{server}_url": url}, **files))
