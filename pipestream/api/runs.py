@@ -22,6 +22,7 @@ from pipestream.dead_letters import (
 )
 from pipestream.dead_letters.decisions import DEFAULT_MAX_REPLAYS
 from pipestream.drain.backfill import Backfill
+from pipestream.drain.left_alone import find_active, why_left_alone
 from pipestream.drain.report import DrainReport
 from pipestream.drain.request import DrainRequest
 from pipestream.errors import RequestInvalid
@@ -61,8 +62,11 @@ def ingest_datasource(
     datasource = find_datasource(graph, datasource_id)
     if reason := why_inactive(graph, datasource_id):
         return IngestReport(datasource_id, skipped=reason)
+    settings = settings or load_settings()
+    if reason := why_left_alone(find_active(settings, [graph.graph_id]), graph.graph_id, datasource_id):
+        return IngestReport(datasource_id, skipped=reason)
     connector = None if folder is None else FolderConnector(Path(folder), pattern)
-    return ingest(settings or load_settings(), datasource, connector, force=force, progress=progress)
+    return ingest(settings, datasource, connector, force=force, progress=progress)
 
 
 def drain_topic(
@@ -78,7 +82,8 @@ def drain_topic(
     """Drain what waits in a topic of a graph, in this process, and record it in the ledger.
 
     The report's ``status`` is ``drained``, ``empty`` (nothing waits) or ``skipped`` (another run has the lease, the
-    topic is stopped, its datasource is paused, or the graph is in design; ``reason`` says which).
+    topic is stopped, or its datasource is paused or the graph in design, here or in its active version; ``reason``
+    says which).
 
     :param run_id: names the run. A retry under the same id resumes its plan. Generated unless given.
     :param budget: most offsets to drain from each slot; the setting ``drain_budget`` unless given.

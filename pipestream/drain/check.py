@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 
+from pipestream.drain.left_alone import find_active, why_left_alone
 from pipestream.drain.live_lane import LiveLane
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.topics_there import await_topic
@@ -22,6 +23,7 @@ from pipestream.leases import open_lease_store
 from pipestream.leases.store import Assignment, LeaseStore
 from pipestream.ledger import Ledger
 from pipestream.settings import Settings
+from pipestream.topic_names import datasource_of
 
 _ASKED_AT_ONCE = 8
 """Each question waits for Kafka and the ledger more than it computes; more threads gain nothing on two cores."""
@@ -48,6 +50,9 @@ def find_reason_to_skip(settings: Settings, request: DrainRequest) -> str:
     """
     if reason := why_not_drained(request.graph, request.topic):
         return reason  # without asking any server
+    graph_id = request.graph.graph_id
+    if reason := why_left_alone(find_active(settings, [graph_id]), graph_id, datasource_of(request.topic)):
+        return reason
     with closing(open_lease_store(settings)) as leases:
         return _examine(request, settings, leases, Broker(settings), Ledger(settings)).reason
 
@@ -60,10 +65,13 @@ def examine_topics(settings: Settings, requests: Sequence[DrainRequest]) -> list
     :raises TransientError: a server did not answer.
     """
     at_once = settings.model_copy(update={"topic_attempts": 1})
+    active = find_active(settings, [each.graph.graph_id for each in requests])
     with closing(open_lease_store(settings)) as leases, ThreadPoolExecutor(_ASKED_AT_ONCE, "check") as pool:
         broker, ledger = Broker(settings), Ledger(settings)
 
         def examine(request: DrainRequest) -> Finding:
+            if reason := why_left_alone(active, request.graph.graph_id, datasource_of(request.topic)):
+                return Finding(reason, is_final=True)
             try:
                 return _examine(request, at_once, leases, broker, ledger)
             except TerminalError as error:

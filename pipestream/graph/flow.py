@@ -227,7 +227,8 @@ def why_inactive(graph: Graph, datasource_id: str = "") -> str:
 
     This is the one rule for ``mode: design`` and for a datasource's ``paused``. Everything that would move documents
     asks here: drains and backfills on the command line, in Spark and in Airflow, and the connectors that bring
-    documents in. A document that is uploaded to a paused datasource is still accepted, and waits.
+    documents in. These have their graph from a file, and ask about its active version as well, in
+    ``drain/left_alone.py``. A document that is uploaded to a paused datasource is still accepted, and waits.
     """
     if graph.mode is GraphMode.DESIGN:
         return f"graph {graph.graph_id} is in design; set mode: production in its file when it is ready"

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from pipestream.deployment.versions import GraphVersions
 from pipestream.drain.backfill import Backfill
-from pipestream.drain.check import find_reason_to_skip
+from pipestream.drain.check import examine_topics, find_reason_to_skip
 from pipestream.drain.local_runner import LocalRunner
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
 from pipestream.graph.load import load_graph
 from pipestream.leases.none import NoLeaseStore
+from pipestream_testing.settings_file import write_settings
 
 pytestmark = pytest.mark.stack
 
 CHANGES = {
     "paused": ("    entry: first\n", "    entry: first\n    paused: true\n", "datasource {} is paused in the graph"),
     "design": ("datasources:\n", "mode: design\ndatasources:\n", "graph {} is in design"),
+}
+IN_THE_ACTIVE_VERSION = {
+    "paused": "datasource {} is paused in the active version",
+    "design": "graph {} is in design in the active version",
 }
 
 
@@ -79,3 +86,61 @@ def test_a_topic_behind_intake_is_drained_while_its_datasource_is_paused(pipelin
     report = run_drain(request, pipeline.settings, LocalRunner(pipeline.settings), leases=NoLeaseStore())
 
     assert (report.status, report.records) == ("drained", 1)
+
+
+@pytest.fixture(params=IN_THE_ACTIVE_VERSION)
+def reason_of_active(request, pipeline, graph_text, unique, tmp_path) -> str:
+    """Why a version leaves documents alone that is active, but not in the graph's file."""
+    old, new, _ = CHANGES[request.param]
+    changed = tmp_path / "changed.yaml"
+    changed.write_text(graph_text.replace(old, new, 1))
+    with closing(GraphVersions(pipeline.settings)) as versions:
+        versions.save(pipeline.graph, applied_by="test")
+        versions.save(load_graph(changed), applied_by="test")
+    return IN_THE_ACTIVE_VERSION[request.param].format(unique)
+
+
+def test_a_drain_obeys_the_active_version_although_the_file_was_not_written(
+    run, reason_of_active, pipeline, topic, second
+):
+    pipeline.send(topic, ["a"])
+    request = DrainRequest(pipeline.graph, topic, "run-1", 100)
+
+    ran = run("drain", "--graph", pipeline.graph_file, "--topic", topic)
+    (finding,) = examine_topics(pipeline.settings, [request])
+
+    assert (ran.code, ran.out.startswith("skipped: ")) == (0, True)
+    assert reason_of_active in " ".join(ran.out.split())
+    assert reason_of_active in find_reason_to_skip(pipeline.settings, request)
+    assert reason_of_active in finding.reason
+    assert finding.is_final
+    assert pipeline.doc_ids(second) == {}
+
+
+def test_documents_are_not_brought_in_while_the_active_version_is_paused(
+    run, reason_of_active, documents, pipeline, topic, unique
+):
+    ran = run("ingest", "--graph", pipeline.graph_file, "--datasource", unique, documents, "--json")
+
+    assert (ran.code, pipeline.doc_ids(topic)) == (0, {})
+    assert reason_of_active in json.loads(ran.out)["skipped"]
+
+
+def test_a_drain_goes_on_when_the_active_version_is_resumed(run, reason_of_active, pipeline, topic, second):
+    pipeline.send(topic, ["a"])
+    with closing(GraphVersions(pipeline.settings)) as versions:
+        versions.save(pipeline.graph, applied_by="test")
+
+    ran = run("drain", "--graph", pipeline.graph_file, "--topic", topic)
+
+    assert (ran.code, pipeline.doc_ids(second)) == (0, {"a": 1})
+
+
+def test_with_leases_in_files_a_drain_asks_no_postgresql(run, pipeline, topic, second, tmp_path, config_file):
+    pipeline.send(topic, ["a"])
+    nowhere = {"leases": "file", "postgres_dsn": "postgresql://nobody@127.0.0.1:1/nowhere"}
+    write_settings(config_file, pipeline.settings.model_copy(update={**nowhere, "lease_folder": tmp_path / "leases"}))
+
+    ran = run("drain", "--graph", pipeline.graph_file, "--topic", topic)
+
+    assert (ran.code, pipeline.doc_ids(second)) == (0, {"a": 1})
