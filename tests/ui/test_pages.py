@@ -141,6 +141,18 @@ def test_replicas_that_are_set_are_what_leases_are_given_by(page: Visit, pipelin
         assert leases.desired(f"intake.{unique}").replicas == 2
 
 
+def test_a_datasource_that_is_paused_says_what_was_not_done(page: Visit, own: Path) -> None:
+    # The new text is first written next to the file, under a longer name, which no folder takes of this one.
+    unwritable = own.rename(own.with_name(f"{'x' * 245}.yaml"))
+    page.open("pipeline-state", pipeline=own.stem)
+    page.page.locator('[data-scope="switch"][data-part="control"]').click()
+    changed = page.page.get_by_test_id("datasource-changed")
+    expect(changed).to_contain_text(f"{own.stem} is paused in version 2")
+    expect(changed).to_contain_text("its file was not written: File name too long")
+    assert "paused" not in unwritable.read_text()
+    unwritable.unlink()
+
+
 def test_a_dead_letter_is_replayed_after_its_dry_run(page: Visit, pipeline: Pipeline) -> None:
     unique = pipeline.graph.graph_id
     page.open("pipeline-dead-letters", pipeline=unique)

@@ -320,7 +320,10 @@ async def _apply(
             try:
                 name = write_graph_file(services.settings.graphs_folder, known.path, graph.graph_id, text)
             except OSError as error:
-                warnings.append(f"it is applied, but its file was not written: {error.strerror}")
+                warnings.append(
+                    f"it is applied, but its file was not written: {error.strerror}. Airflow's runs use the file, and "
+                    f"of the active version only what it pauses, so make the same change in the file"
+                )
         return _applied(applied, name, warnings)
 
     key = ("apply", graph.graph_id, user, base_version, to_yaml(graph), text, force)

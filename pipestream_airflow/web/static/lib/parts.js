@@ -106,6 +106,20 @@ export class Boundary extends React.Component {
   }
 }
 
+/** What an action did. Its warnings are always shown: something is not as the user wanted it. */
+export function Done({ title, warnings = [], testId, children }) {
+  return html`
+    <${Alert.Root} status=${warnings.length ? "warning" : "success"} role="status" mt="3" data-testid=${testId}>
+      <${Alert.Indicator} />
+      <${Alert.Content}>
+        <${Alert.Title}>${title}<//>
+        ${warnings.map((each) => html`<${Alert.Description} key=${each} wordBreak="break-word">${each}<//>`)}
+        ${children}
+      <//>
+    <//>
+  `;
+}
+
 export function Failure({ title, error, onRetry, status = "error" }) {
   return html`
     <${Alert.Root} status=${status} role="alert" mb="3">

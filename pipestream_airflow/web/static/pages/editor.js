@@ -3,7 +3,7 @@ import { Chakra, html, useEffect, useMemo, useRef, useState } from "../lib/react
 import { call, path, useAction } from "../lib/api.js";
 import { plural } from "../lib/format.js";
 import { Changes } from "../lib/changes.js";
-import { Facts, Failure } from "../lib/parts.js";
+import { Done, Facts, Failure } from "../lib/parts.js";
 import { Compare } from "./compare.js";
 
 const { Alert, Box, Button, Code, HStack, Stack, Text } = Chakra;
@@ -167,19 +167,14 @@ function Preview({ preview }) {
 /** What an apply did. */
 function Applied({ done }) {
   return html`
-    <${Alert.Root} status="success" data-testid="applied">
-      <${Alert.Indicator} />
-      <${Alert.Content}>
-        <${Alert.Title}>Version ${done.version} is active<//>
-        <${Facts} pairs=${[
-          ["Topics created", done.created.join(", ")],
-          ["Topics grown", done.grown.join(", ")],
-          ["Topics deleted", done.retired.join(", ")],
-          ["Topics that stay, because they hold unread records", done.unread.join(", ")],
-          ["File written", done.file],
-          ["Mind", done.warnings.join("; ")],
-        ]} />
-      <//>
+    <${Done} testId="applied" title=${`Version ${done.version} is active`} warnings=${done.warnings}>
+      <${Facts} pairs=${[
+        ["Topics created", done.created.join(", ")],
+        ["Topics grown", done.grown.join(", ")],
+        ["Topics deleted", done.retired.join(", ")],
+        ["Topics that stay, because they hold unread records", done.unread.join(", ")],
+        ["File written", done.file],
+      ]} />
     <//>
   `;
 }

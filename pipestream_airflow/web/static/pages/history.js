@@ -2,11 +2,11 @@
 import { Chakra, React, html, useState } from "../lib/react.js";
 import { call, path, useAction, useQuery } from "../lib/api.js";
 import { ago, time } from "../lib/format.js";
-import { Answer, Failure, Grid, Mono, Section, Tag } from "../lib/parts.js";
+import { Answer, Done, Failure, Grid, Mono, Section, Tag } from "../lib/parts.js";
 import { Changes } from "../lib/changes.js";
 import { Confirm } from "../lib/confirm.js";
 
-const { Alert, Button, Checkbox, HStack, NativeSelect, Stack, Text } = Chakra;
+const { Button, Checkbox, HStack, NativeSelect, Stack, Text } = Chakra;
 
 /** @param active the active version. @param file the graph's file, from which Airflow makes the DAG; null: none. */
 export function History({ id, active, file, onChanged }) {
@@ -35,7 +35,10 @@ export function History({ id, active, file, onChanged }) {
                 { title: "Hash", cell: (each) => html`<${Mono}>${(each.hash ?? "").slice(0, 12)}<//>` },
                 { title: "", cell: (each) => each.version === active ? null : html`<${Button} size="xs" variant="outline" onClick=${() => { rollback.reset(); setAsked(each.version); }}>Roll back to this<//>` },
               ]} />
-              ${rollback.done ? html`<${RolledBack} done=${rollback.done} />` : null}
+              ${rollback.done
+                ? html`<${Done} testId="rolled-back" warnings=${rollback.done.warnings}
+                    title=${`Version ${rollback.done.version} is active again${rollback.done.file ? `, and ${rollback.done.file} is written` : ""}`} />`
+                : null}
             <//>
             ${data.length > 1 ? html`<${Diff} id=${id} versions=${data.map((each) => each.version)} />` : null}
           </div>
@@ -60,18 +63,6 @@ export function History({ id, active, file, onChanged }) {
               <//>
             <//>
           `}
-    <//>
-  `;
-}
-
-function RolledBack({ done }) {
-  return html`
-    <${Alert.Root} status=${done.warnings.length ? "warning" : "success"} mt="3" data-testid="rolled-back">
-      <${Alert.Indicator} />
-      <${Alert.Content}>
-        <${Alert.Title}>Version ${done.version} is active again${done.file ? `, and ${done.file} is written` : ""}<//>
-        ${done.warnings.map((each) => html`<${Alert.Description} key=${each}>${each}<//>`)}
-      <//>
     <//>
   `;
 }

@@ -3,7 +3,7 @@ import { Chakra, React, html, useState } from "../lib/react.js";
 import { call, path, useAction, useQuery } from "../lib/api.js";
 import { ago, count, time } from "../lib/format.js";
 import { PipelinePage } from "../lib/choose.js";
-import { Answer, Empty, Failure, Grid, Mono, Section, Tag } from "../lib/parts.js";
+import { Answer, Done, Empty, Failure, Grid, Mono, Section, Tag } from "../lib/parts.js";
 
 const { Alert, Box, Button, Field, Flex, HStack, Input, NativeSelect, Switch, Text } = Chakra;
 
@@ -127,12 +127,17 @@ function Datasources({ pipeline, datasources, onChanged }) {
   const detail = useQuery(path`pipelines/${pipeline.id}`);
   const change = useAction(async (id, paused) => {
     const body = { paused, base_version: detail.data?.pipeline.version ?? pipeline.version };
-    await call("PATCH", path`pipelines/${pipeline.id}/datasources/${id}`, { body, query: { write_file: true } });
+    const done = await call("PATCH", path`pipelines/${pipeline.id}/datasources/${id}`, { body, query: { write_file: true } });
     await Promise.all([detail.reload(), onChanged()]);
+    return { ...done, what: `${id} is ${paused ? "paused" : "started"} in version ${done.version}` };
   });
   return html`
     <${Section} title="Datasources">
       ${change.error ? html`<${Failure} title="The datasource was not changed" error=${change.error} />` : null}
+      ${change.done
+        ? html`<${Done} testId="datasource-changed" warnings=${change.done.warnings}
+            title=${change.done.what + (change.done.file ? `, and ${change.done.file} is written` : "")} />`
+        : null}
       ${datasources.length
         ? html`<${Grid} label="Datasources" rows=${datasources} rowKey=${(each) => each.id} columns=${[
             { title: "Datasource", cell: (each) => each.id },
@@ -143,7 +148,7 @@ function Datasources({ pipeline, datasources, onChanged }) {
                 <//>` },
           ]} />`
         : html`<${Empty} title="The graph has no datasource" />`}
-      <${Text} fontSize="xs" color="fg.muted" mt="2">Pausing changes the graph, as a new version, and its file.<//>
+      <${Text} fontSize="xs" color="fg.muted" mt="2">Pausing changes the graph, as a new version, and its file. Runs obey both.<//>
     <//>
   `;
 }
