@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from pipestream.drain.backfill import Backfill
 from pipestream.drain.check import find_reason_to_skip
+from pipestream.drain.estimate import estimate_request
 from pipestream.drain.local_runner import LocalRunner
 from pipestream.drain.request import DrainRequest
 from pipestream.drain.run import run_drain
@@ -98,6 +102,19 @@ def test_the_check_before_a_drain_creates_the_topics_too(missing, topic):
     request = DrainRequest(missing.graph, topic, "run-1", 1_000)
 
     assert find_reason_to_skip(settings, request) == f"nothing to drain in {topic}"
+
+
+@pytest.mark.parametrize(("auto_create", "said"), [(True, "a run creates it"), (False, "apply the graph before a run")])
+@pytest.mark.parametrize("backfill", [None, Backfill("again", since=datetime(2026, 1, 1, tzinfo=UTC))])
+def test_an_estimate_of_a_missing_topic_is_nothing_and_says_why(missing, topic, auto_create, said, backfill):
+    settings = missing.settings.model_copy(update={"auto_create": auto_create})
+    request = DrainRequest(missing.graph, topic, "run-1", 1_000, backfill)
+
+    estimate = estimate_request(request, settings)
+
+    assert (estimate.offsets, estimate.seconds) == (0, None)
+    assert f"{topic}: 0 offsets, because it does not exist; {said}" in estimate.describe()
+    assert topic not in TopicAdmin(settings).existing()
 
 
 # -- topics that a drain writes to ---------------------------------------------------------------
