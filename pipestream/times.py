@@ -18,3 +18,8 @@ def to_utc(moment: datetime) -> datetime:
     # A subclass converts to itself, so a new value is built from the parts.
     in_utc = moment.astimezone(UTC)
     return datetime.combine(in_utc.date(), in_utc.time(), UTC)
+
+
+def utc_now() -> datetime:
+    """Return the time, with its zone."""
+    return datetime.now(UTC)

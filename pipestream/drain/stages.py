@@ -17,7 +17,7 @@ from pipestream import faults
 from pipestream.drain.chunk import NO_RECORDS, ChunkProcessor, ChunkResult, HydratedRecords
 from pipestream.drain.committer import ChunkSink, Patience
 from pipestream.drain.concurrency import Begun, Workers
-from pipestream.drain.cut import ChunkSize, Pieces
+from pipestream.drain.cut import ChunkSize, Piece, Pieces
 from pipestream.drain.overlap import Ahead, Behind, InFlight, finish
 from pipestream.engine.carry import RecordResult
 from pipestream.settings import Settings
@@ -130,7 +130,7 @@ def _hydrate(
     read: Pieces, committer: ChunkSink, size: ChunkSize, in_flight: InFlight, most_bytes: int
 ) -> Iterator[_Chunk]:
     """Cut what is read into chunks, and fetch their documents; wait while too much is in flight."""
-    while in_flight.wait_for_room() and (piece := read.take(size.records)) is not None:
+    while in_flight.wait_for_room() and (piece := _take(read, committer, size)) is not None:
         read_at = time.monotonic()
         faults.reach(faults.CHUNK_READ)
         ends = {record.partition: record.offset + 1 for record in piece.records}
@@ -140,6 +140,11 @@ def _hydrate(
         piece, rest = piece.split(len(hydrated.records))
         read.put_back(rest)
         yield _Chunk(hydrated, piece.ends, in_flight, read_at)
+
+
+def _take(read: Pieces, committer: ChunkSink, size: ChunkSize) -> Piece | None:
+    with committer.processor.carrier.services.meter.timed("receive", committer.task.topic):
+        return read.take(size.records)
 
 
 def _begin(

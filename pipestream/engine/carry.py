@@ -111,8 +111,19 @@ class Carrier:
         :param deadline: when the caller's time budget ends, by ``time.monotonic``; None: it has none.
         """
         traceparent = header(arrival.record.headers, TRACEPARENT) or ""
-        if not is_traced(traceparent):
-            return self._carry(arrival, stream, seen, deadline)
+        with self.services.meter.processing():
+            if not is_traced(traceparent):
+                return self._carry(arrival, stream, seen, deadline)
+            return self._carry_traced(arrival, stream, seen, deadline, traceparent)
+
+    def _carry_traced(
+        self,
+        arrival: Arrival,
+        stream: PipeStream | PipestreamError,
+        seen: Callable[[Emission], None],
+        deadline: float | None,
+        traceparent: str,
+    ) -> RecordResult:
         known = PipeStream() if isinstance(stream, PipestreamError) else stream
         with span(
             f"process {self.entrance.node_id}",

@@ -31,8 +31,9 @@ from pipestream.offsets.columns import HEADERS, binary_column, headers_column, n
 from pipestream.offsets.merge import RangeMerge, assign
 from pipestream.offsets.release import sort_arrivals
 from pipestream.offsets.source_topic import SourceTopic
-from pipestream.offsets.start import start_offsets, utc_now
+from pipestream.offsets.start import start_offsets
 from pipestream.settings import Settings
+from pipestream.times import utc_now
 
 SCHEMA = pa.schema(
     [

@@ -13,7 +13,7 @@ from pipestream.errors import OffsetsExpired, RequestInvalid, TerminalError
 from pipestream.graph.start import StartAt, StartKind, parse_start
 from pipestream.kafka.broker import Broker
 from pipestream.kafka.records import Watermarks
-from pipestream.times import to_utc
+from pipestream.times import to_utc, utc_now
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -21,11 +21,6 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 class StartUnknown(TerminalError):
     """A group's committed offsets do not say where to start."""
-
-
-def utc_now() -> datetime:
-    """Return the time, with its zone."""
-    return datetime.now(UTC)
 
 
 def start_offsets(

@@ -6,7 +6,7 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -70,6 +70,9 @@ class Meter(Protocol):
     def ended(self, count: int = 1, *, succeeded: bool) -> None:
         """All routes of an arrival are known, or of several."""
 
+    def processing(self) -> AbstractContextManager[Any]:
+        """Return a context manager in which a stream is processed."""
+
     def timed(self, step: str, queue: str = "") -> Any:
         """Return a context manager that times a step: ``receive``, ``hydrate``, ``dispatch`` or ``send``."""
 
@@ -109,6 +112,10 @@ class PrometheusMeter:
 
     def ended(self, count: int = 1, *, succeeded: bool) -> None:
         self._of(metrics.DOC_SUCCESS if succeeded else metrics.DOC_FAILURE, self._graph_id).inc(count)
+
+    def processing(self) -> AbstractContextManager[Any]:
+        tracker: AbstractContextManager[Any] = metrics.ACTIVE_MESSAGES.track_inprogress()
+        return tracker
 
     @contextmanager
     def timed(self, step: str, queue: str = "") -> Iterator[None]:
@@ -154,6 +161,7 @@ class GatheringMeter:
         self.module_called = meter.module_called
         self.failed = meter.failed
         self.dead_letter = meter.dead_letter
+        self.processing = meter.processing
         self.timed = meter.timed
 
     def received(self, queue: str, transport: str, sizes_bytes: list[int]) -> None:
@@ -193,6 +201,9 @@ class NoMeter:
     def sent(self, destination: str, message_type: str, edge_id: str, sizes_bytes: Sequence[int]) -> None: ...
     def dead_letter(self, node_id: str, error: PipestreamError) -> None: ...
     def ended(self, count: int = 1, *, succeeded: bool) -> None: ...
+
+    def processing(self) -> AbstractContextManager[Any]:
+        return nullcontext()
 
     @contextmanager
     def timed(self, step: str, queue: str = "") -> Iterator[None]:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""The metrics of the product, for Prometheus. Each is defined here, and nowhere else.
+"""The metrics that servers count of their own work, for Prometheus. Each is defined here, and nowhere else.
 
 A queue is a Kafka topic, so the first group can be read next to the metrics of any other queue worker. Labels are names
 of topics, nodes and kinds, never ids of documents: every value of a label is a time series that Prometheus keeps.
@@ -35,9 +35,9 @@ MESSAGES_FAILED = _counter("messages_failed", "Streams that failed at a node, by
 RUNTIME_ERRORS = _counter("runtime_errors", "Calls of a module that failed, retries included.", "queue", "error_type")
 PROCESSING_DURATION = _seconds("processing_duration", "From a stream's arrival at a node to its routes.", "queue")
 RUNTIME_DURATION = _seconds("runtime_execution_duration", "One call of a module.", "queue")
-RECEIVE_DURATION = _seconds("queue_receive_duration", "Reading a chunk of records.", "queue")
+RECEIVE_DURATION = _seconds("queue_receive_duration", "Reading a chunk of records, with the wait for them.", "queue")
 SEND_DURATION = _seconds("queue_send_duration", "One Kafka transaction: outputs, offsets, commit.", "queue")
-ACTIVE_MESSAGES = _gauge("active_messages", "Streams that are being processed.")
+ACTIVE_MESSAGES = _gauge("active_messages", "Streams that are being processed now.")
 ENVELOPE_SIZE = Histogram(
     "envelope_size_bytes", "Size of records.", ("direction",), namespace=_NAMESPACE, buckets=_BYTES
 )
@@ -45,7 +45,6 @@ ENVELOPE_SIZE = Histogram(
 DOC_SUCCESS = _counter("engine_doc_success", "Documents whose every route worked.", "graph")
 DOC_FAILURE = _counter("engine_doc_failure", "Documents of which at least one route failed.", "graph")
 DLQ_PUBLISHED = _counter("engine_dlq_published", "Dead letters written.", "graph", "node", "error_type")
-DLQ_QUARANTINED = _counter("engine_dlq_quarantined", "Dead letters put in quarantine.", "graph", "node")
 ROUTING_DISPATCHED = _counter("engine_routing_dispatched", "Streams sent along an edge.", "graph", "edge")
 HYDRATION_DURATION = _seconds("engine_hydration_duration", "Fetching the documents of a chunk or of a call.", "graph")
 DISPATCH_DURATION = _seconds("engine_dispatch_duration", "Storing the objects of a chunk or of a call.", "graph")
@@ -58,5 +57,3 @@ GRPC_DURATION = _seconds("grpc_call_duration", "From a gRPC call to its answer."
 HTTP_REQUESTS = _counter("http_requests", "HTTP requests that were answered, by status code.", "route", "code")
 UPLOADS = _counter("repository_uploads", "Documents that were taken in, by outcome.", "datasource", "outcome")
 OUTBOX_WAITING = _gauge("repository_outbox_waiting", "References that wait to be published.", "datasource")
-RUNS = _counter("drain_runs", "Batch runs of a topic, by how they ended.", "graph", "topic", "status")
-RUN_SECONDS = _counter("drain_run_seconds", "Time that batch runs took.", "graph", "topic")

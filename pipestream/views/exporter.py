@@ -1,4 +1,7 @@
-"""The metrics that no single process can count: lag, age, leases and dead letters, computed when Prometheus asks."""
+"""The metrics that no single process can count, computed when Prometheus asks.
+
+That is what waits (lag, age, leases, dead letters) and what was drained, also by runs that have ended since.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,17 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from pipestream.engine.process import ERROR, HAPPY
 from pipestream.errors import PipestreamError
+from pipestream.graph.flow import destination_of
 from pipestream.graph.model import Graph
+from pipestream.ledger import EntryKind
+from pipestream.topics.required import leased_topics
 from pipestream.views.standing import Standing, StandingView, TopicStanding
+from pipestream.views.totals import LABELS, LIVE, DrainTotals, Totals
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +47,58 @@ class StandingCollector(Collector):
         yield _gauge("standing_up", "Whether Kafka, the ledger and the lease store answered.", float(bool(standing)))
         if standing is not None:
             yield from _families(standing)
+
+
+class DrainedCollector(Collector):
+    """Counts what the ledger says was drained. If the ledger does not answer, nothing is there."""
+
+    def __init__(self, totals: DrainTotals, find_graphs: Callable[[], Iterable[Graph]]) -> None:
+        """Ask for ``find_graphs`` at every scrape too: an applied graph shows at once."""
+        self._totals = totals
+        self._find_graphs = find_graphs
+
+    def describe(self) -> Iterator[CounterMetricFamily]:
+        """Name no metric: registering a collector must not ask the ledger."""
+        return iter(())
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        try:
+            graphs, totals = list(self._find_graphs()), self._totals.find()
+        except PipestreamError as error:
+            log.warning("what was drained cannot be reported: %s", error)
+            return
+        yield from _counters(totals, graphs)
+
+
+def _counters(totals: Totals, graphs: list[Graph]) -> Iterator[CounterMetricFamily]:
+    helps = {
+        "drained_ranges": "Ranges that drains entered into the ledger, by why.",
+        "drained_records": "Records that drains processed.",
+        "drained_dead_letters": "Dead letters that drains wrote.",
+        "drained_seconds": "Time that drains took, added up over the ranges.",
+        "drained_documents_out": "Documents that left drains, by edge or end.",
+    }
+    known = {graph.graph_id for graph in graphs}
+    none_yet = _zeros(graphs)
+    for name, help_ in helps.items():
+        family = CounterMetricFamily(f"pipestream_{name}", help_, labels=LABELS[name])
+        for labels, value in {**none_yet[name], **totals[name]}.items():
+            if labels[0] in known:
+                family.add_metric(labels, value)
+        yield family
+
+
+def _zeros(graphs: list[Graph]) -> Totals:
+    """Return a zero for what can happen to graphs: Prometheus sees no increase in a counter that begins at 1."""
+    topics = [(graph.graph_id, topic, LIVE) for graph in graphs for topic in leased_topics(graph)]
+    zeros: dict[str, dict[tuple[str, ...], float]] = {name: dict.fromkeys(topics, 0.0) for name in LABELS}
+    zeros["drained_ranges"] = {(*labels, EntryKind.DRAINED.value): 0.0 for labels in topics}
+    zeros["drained_documents_out"] = {
+        (graph.graph_id, LIVE, way): 0.0
+        for graph in graphs
+        for way in (*(each.edge_id for each in graph.edges if destination_of(each, graph).topic), HAPPY, ERROR)
+    }
+    return zeros
 
 
 def _families(standing: Standing) -> Iterator[GaugeMetricFamily]:

@@ -76,12 +76,12 @@ def read_drained(ledger: Ledger, window: Window) -> Drained:
     sums = found.group_by("topic").aggregate(
         [("records", "sum"), ("records", "count"), ("dead_letters", "sum"), ("seconds", "sum"), ("entered_at", "max")]
     )
-    counted = _named_counts(found)
+    counted = named_counts(found)
     edges = Counter({name: count for name, count in counted.items() if not is_decision(name)})
     return Drained({str(row["topic"]): row for row in to_rows(sums)}, edges, counted - edges)
 
 
-def _named_counts(entries: pa.Table) -> Counter[str]:
+def named_counts(entries: pa.Table) -> Counter[str]:
     """Add up what all entries count by name. A column of maps is flattened, not read row by row."""
     counted: Counter[str] = Counter()
     for chunk in entries["documents_out"].chunks:

@@ -15,6 +15,7 @@ from pipestream.settings import Settings, load_settings
 from pipestream.views.letters import OpenLetters
 from pipestream.views.pipelines import Pipelines
 from pipestream.views.standing import StandingView
+from pipestream.views.totals import DrainTotals
 from pipestream_airflow.consul_hook import lease_settings
 from pipestream_airflow.web.gate import Gate
 
@@ -37,6 +38,7 @@ class Services:
         self.ledger = Ledger(self.settings)
         self.catalogue = Catalogue(self.settings)
         self.standing = StandingView(self.settings, self.leases)
+        self.totals = DrainTotals(self.ledger)
         self.letters = OpenLetters(self.settings)
         threads = settings.web_threads
         # Of their own each, so that a hanging Kafka leaves what comes from PostgreSQL and from the ledger.

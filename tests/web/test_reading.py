@@ -155,6 +155,10 @@ def test_metrics_are_computed_when_asked(web, pipeline_id):
 
     assert reply.status == 200
     assert f'pipestream_topic_lag_records{{graph="{pipeline_id}",topic="intake.{pipeline_id}"}} 1.0' in reply.text
+    assert (
+        f'pipestream_drained_records_total{{graph="{pipeline_id}",lane="live",topic="intake.{pipeline_id}"}}'
+        in reply.text
+    )
     assert "pipestream_standing_up 1.0" in reply.text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -33,6 +34,7 @@ RETRYABLE = {
 _PATIENCE_S = 240.0
 _CALL_S = 20.0
 _CONNECTIONS = 8
+_METRICS = re.compile(r"metrics on (\S+)")
 
 
 class EngineProcess:
@@ -50,7 +52,7 @@ class EngineProcess:
     def start(self, environment: Mapping[str, str] | None = None) -> None:
         """Start it; it may not take calls yet when this returns."""
         command = [sys.executable, "-m", "pipestream.cli.main", "--verbose", "engine", "serve"]
-        command += ["--port", str(self.port), "--workers", str(self._workers)]
+        command += ["--port", str(self.port), "--workers", str(self._workers), "--metrics-port", "0"]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -74,6 +76,13 @@ class EngineProcess:
                 return False
 
         wait_until(is_ready, "the engine does not listen", timeout_s=_PATIENCE_S, poll_s=0.1)
+
+    @property
+    def metrics(self) -> str:
+        """Return the address of its page of metrics, once it says that it is ready."""
+        return wait_until(
+            lambda: _METRICS.findall(self._log.read_text()), "the engine is not ready", timeout_s=_PATIENCE_S
+        )[-1]
 
     @property
     def log(self) -> str:

@@ -84,7 +84,7 @@ def test_a_port_that_is_taken_is_an_error(endpoint):
 
 
 def test_processes_that_share_a_folder_report_the_sum(tmp_path):
-    count = "from pipestream.telemetry.metrics import RUNS\nRUNS.labels('g', 't', 'drained').inc()"
+    count = "from pipestream.telemetry.metrics import UPLOADS\nUPLOADS.labels('files', 'stored').inc()"
     report = "from pipestream.telemetry.endpoint import metrics_page\nprint(metrics_page()[0].decode())"
     environment = {**os.environ, SHARED_FOLDER_VARIABLE: str(tmp_path)}
 
@@ -95,4 +95,4 @@ def test_processes_that_share_a_folder_report_the_sum(tmp_path):
     run(count)
     run(count)
 
-    assert 'pipestream_drain_runs_total{graph="g",status="drained",topic="t"} 2.0' in run(report)
+    assert 'pipestream_repository_uploads_total{datasource="files",outcome="stored"} 2.0' in run(report)
