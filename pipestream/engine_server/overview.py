@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from pipestream.views.leases import desired_states
 
 if TYPE_CHECKING:
     from pipestream.engine_server.slots import Slots
+
+log = logging.getLogger(__name__)
 
 
 class Overview:
@@ -111,18 +114,19 @@ class Overview:
         return self.probe()
 
     async def health(self) -> pb.GetHealthResponse:
-        blockers, problems = self.blockers(), self.drawbacks()
+        """Return the health for callers. Their message has no field for what is wrong: ``probe`` says it."""
+        is_degraded = bool(self.drawbacks())
         topics: list[str] = []
         slots: list[Assignment] = []
         try:
             topics, slots = await asyncio.to_thread(self._drained)
         except PipestreamError as error:
-            problems.append(f"the lease store does not say which topics are streamed: {error}")
-        health = pb.ENGINE_HEALTH_DEGRADED if problems else pb.ENGINE_HEALTH_HEALTHY
+            log.warning("the lease store does not say which topics are streamed: %s", error)
+            is_degraded = True
+        health = pb.ENGINE_HEALTH_DEGRADED if is_degraded else pb.ENGINE_HEALTH_HEALTHY
         counts = self._counts
         return pb.GetHealthResponse(
-            health=pb.ENGINE_HEALTH_UNHEALTHY if blockers else health,
-            problems=blockers + problems,
+            health=pb.ENGINE_HEALTH_UNHEALTHY if self.blockers() else health,
             active_streams=self.active,
             cache_hit_rate=100 * (counts.calls - counts.opened) // max(1, counts.calls),
             connected_clusters=self._clusters(),

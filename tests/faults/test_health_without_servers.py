@@ -81,7 +81,6 @@ def test_an_engine_without_kafka_takes_no_calls_and_is_alive(breakable_stack, se
     assert (said["status"], said["alive"], alive) == ("NOT_SERVING", True, 200)
     assert [each for each in said["problems"] if each.startswith("Kafka: ")]
     assert found.health == pb.ENGINE_HEALTH_UNHEALTHY
-    assert [each for each in found.problems if each.startswith("Kafka: ")]
 
 
 def test_an_engine_without_its_lease_store_says_so_in_its_health(breakable_stack, settings, unique):
@@ -99,7 +98,6 @@ def test_an_engine_without_its_lease_store_says_so_in_its_health(breakable_stack
             ready = ask(metrics)[0]
 
     assert (before.health, found.health) == (pb.ENGINE_HEALTH_HEALTHY, pb.ENGINE_HEALTH_DEGRADED)
-    assert "the lease store does not say which topics are streamed" in str(found.problems)
     assert ready == 200
 
 

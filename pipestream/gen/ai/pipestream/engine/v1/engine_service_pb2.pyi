@@ -111,22 +111,20 @@ class GetHealthRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetHealthResponse(_message.Message):
-    __slots__ = ("health", "active_streams", "cache_hit_rate", "connected_clusters", "uptime_seconds", "kafka_status", "problems")
+    __slots__ = ("health", "active_streams", "cache_hit_rate", "connected_clusters", "uptime_seconds", "kafka_status")
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_STREAMS_FIELD_NUMBER: _ClassVar[int]
     CACHE_HIT_RATE_FIELD_NUMBER: _ClassVar[int]
     CONNECTED_CLUSTERS_FIELD_NUMBER: _ClassVar[int]
     UPTIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
     KAFKA_STATUS_FIELD_NUMBER: _ClassVar[int]
-    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     health: EngineHealth
     active_streams: int
     cache_hit_rate: int
     connected_clusters: _containers.RepeatedScalarFieldContainer[str]
     uptime_seconds: int
     kafka_status: KafkaSubscriptionStatus
-    problems: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, health: _Optional[_Union[EngineHealth, str]] = ..., active_streams: _Optional[int] = ..., cache_hit_rate: _Optional[int] = ..., connected_clusters: _Optional[_Iterable[str]] = ..., uptime_seconds: _Optional[int] = ..., kafka_status: _Optional[_Union[KafkaSubscriptionStatus, _Mapping]] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, health: _Optional[_Union[EngineHealth, str]] = ..., active_streams: _Optional[int] = ..., cache_hit_rate: _Optional[int] = ..., connected_clusters: _Optional[_Iterable[str]] = ..., uptime_seconds: _Optional[int] = ..., kafka_status: _Optional[_Union[KafkaSubscriptionStatus, _Mapping]] = ...) -> None: ...
 
 class UpdateTopicSubscriptionsRequest(_message.Message):
     __slots__ = ("engine_instance_id", "topics_to_subscribe", "topics_to_unsubscribe")
