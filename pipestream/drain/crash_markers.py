@@ -4,8 +4,14 @@ A module can end the process it runs in: a crash in native code, ``os._exit``, r
 process can make a dead letter of the document then, and every further try would die at it again. So a task first
 leaves a marker in the object store that says from where to where it works: chunks overlap, so that is from the last
 committed offset to the end of the chunk that is hydrated next. A try that finds its own position inside these bounds
-knows that one before it died there, and goes through it carefully: chunk after chunk without overlap, one record at a
-time, naming each in the marker before it begins. A record at which tries died often enough is given up.
+knows that one before it died there, and goes through it carefully, without overlap:
+
+1. Chunk by chunk, with the marker saying which chunk is the only one in progress. A try that was killed from outside
+   costs no more than that.
+2. If a try dies in such a chunk, the next one goes through that chunk one record at a time, naming each in the marker
+   before it begins. A record at which tries died often enough is given up.
+
+To halve the chunk until one record is left would need a death for each half, and Spark tries a task four times only.
 
 A marker is advice. Positions come from Kafka alone. A lost marker costs one more death. A leftover marker costs one
 slow chunk.
@@ -15,7 +21,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
@@ -45,10 +51,16 @@ class CrashMarker:
     """How many tries died at which record."""
     reach: int = 0
     """Where the last chunk ends that it worked on; 0: not known, as in markers of earlier versions."""
+    alone: tuple[int, int] | None = None
+    """Start and end of the chunk that it worked on, if it worked on no other."""
 
     def covers(self, position: int) -> bool:
         """Tell whether a try that starts at ``position`` meets what the earlier try worked on."""
         return position == self.start or self.start <= position < self.reach
+
+    def suspects(self, offset: int) -> bool:
+        """Tell whether a try died in the chunk of this record alone, or at the record."""
+        return offset in self.deaths or (self.alone is not None and self.alone[0] <= offset < self.alone[1])
 
     def encode(self) -> bytes:
         deaths = {str(offset): count for offset, count in self.deaths.items()}
@@ -58,6 +70,7 @@ class CrashMarker:
             "at": self.at,
             "deaths": deaths,
             "reach": self.reach,
+            "alone": self.alone,
         }
         return json.dumps(values, separators=(",", ":")).encode()
 
@@ -70,9 +83,16 @@ class CrashMarker:
         try:
             values = json.loads(data)
             deaths = {int(offset): int(count) for offset, count in values["deaths"].items()}
-            at, reach = values["at"], int(values.get("reach", 0))
-            return cls(int(values["start"]), str(values["graph_hash"]), None if at is None else int(at), deaths, reach)
-        except (KeyError, TypeError, AttributeError) as error:
+            at, reach, alone = values["at"], int(values.get("reach", 0)), values.get("alone")
+            return cls(
+                start=int(values["start"]),
+                graph_hash=str(values["graph_hash"]),
+                at=None if at is None else int(at),
+                deaths=deaths,
+                reach=reach,
+                alone=None if alone is None else (int(alone[0]), int(alone[1])),
+            )
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
             raise ValueError(f"not a marker: {error!r}") from error
 
     def resumed(self, graph_hash: str) -> CrashMarker:
@@ -158,9 +178,16 @@ class CrashMarkers:
         """Whether an earlier try died in what comes next in some partition."""
         return bool(self._found)
 
-    def are_suspect(self, partitions: Iterable[int]) -> bool:
-        """Tell whether an earlier try died in the chunk that these partitions continue with."""
-        return any(partition in self._found for partition in partitions)
+    def are_suspect(self, records: Iterable[InputRecord], *, after_one_death: bool = False) -> bool:
+        """Tell whether records have to be processed one at a time: a try died while it worked on no others.
+
+        :param after_one_death: also where a try died that worked on several chunks.
+        """
+        return any(
+            after_one_death or self._found[record.partition].suspects(record.offset)
+            for record in records
+            if record.partition in self._found
+        )
 
     def deaths(self, record: InputRecord) -> int:
         """Return how many tries died at a record, while it was the only one they worked on."""
@@ -175,13 +202,28 @@ class CrashMarkers:
         """
         self._write({p: CrashMarker(positions[p], self._graph_hash, reach=end) for p, end in ends.items()})
 
+    def enter(self, records: Sequence[InputRecord], positions: Mapping[int, int]) -> None:
+        """Mark a chunk before its documents are fetched, while nothing else is in progress.
+
+        :param positions: where the chunk starts, or the sub-range that it is a part of.
+        """
+        bounds: dict[int, tuple[int, int]] = {}
+        for record in records:
+            first, _ = bounds.get(record.partition, (record.offset, 0))
+            bounds[record.partition] = (first, record.offset + 1)
+        self._write(
+            {
+                partition: replace(self._marker(partition, positions[partition], end), alone=(first, end))
+                for partition, (first, end) in bounds.items()
+            }
+        )
+
     def approach(self, record: InputRecord, start: int) -> None:
         """Name the record that is worked on next, in a chunk that starts there in the record's partition."""
         partition = record.partition
         if self._named is not None and self._named[0] != partition:
             self.leave()
-        marker = self._found.get(partition) or CrashMarker(start, self._graph_hash)
-        marker = replace(marker, reach=max(marker.reach, record.offset + 1))
+        marker = self._marker(partition, start, record.offset + 1)
         self._write({partition: replace(marker, at=record.offset)})
         self._named = partition, marker
 
@@ -209,6 +251,11 @@ class CrashMarkers:
     def kept_keys(self) -> list[str]:
         """Return where markers stay until the results of a sub-range are committed. Whoever commits deletes them."""
         return [self._keys[partition] for partition in self._kept]
+
+    def _marker(self, partition: int, start: int, end: int) -> CrashMarker:
+        """Return what is known of a partition in which work goes on up to an offset."""
+        marker = self._found.get(partition) or CrashMarker(start, self._graph_hash)
+        return replace(marker, reach=max(marker.reach, end))
 
     def _write(self, markers: Mapping[int, CrashMarker]) -> None:
         items = [(self._keys[partition], marker.encode()) for partition, marker in markers.items()]

@@ -1,8 +1,9 @@
 """Records that cannot be processed: each becomes a dead letter, nothing is lost with it, and none holds up its range.
 
 A module that ends its own process takes the Spark task or the whole run with it, and so nothing is left that could
-write the dead letter. The try after it finds the crash marker that the dead one left, goes through that chunk one
-record at a time, and after ``max_attempts`` deaths gives up the record that they happened at.
+write the dead letter. The try after it finds the crash marker that the dead one left, and goes through what was in
+progress chunk by chunk. If it dies too, the next one goes through that chunk one record at a time. After
+``max_attempts`` deaths the record that they happened at is given up.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def test_a_document_that_ends_its_process_becomes_a_dead_letter_and_the_run_goes
     write_settings(config, pipeline.settings)
     environment = {**stack.environment(), "PIPESTREAM_CONFIG": str(config)}
 
-    # Spark tries a task four times. Three die: one anywhere in the chunk, then max_attempts - 1 at the document.
+    # Spark tries a task four times. Three die: one among several chunks, one in the document's chunk, one at it alone.
     done = submit_drain(pipeline, topic, "run-1", environment, master=spark_master)
 
     assert done.exit_code == 0, done.log
@@ -158,10 +159,31 @@ def test_a_document_that_ends_its_process_becomes_a_dead_letter_and_the_run_goes
     assert marks_of(pipeline) == []
 
 
-def test_several_deadly_documents_cost_a_few_runs_and_each_run_gets_further(
+def test_a_deadly_document_is_given_up_after_as_many_deaths_as_it_may_have(
     make_pipeline, topic, unique, check, start_drain
 ):
-    pipeline = make_pipeline((HEALTHY, DEADLY), max_attempts=2, leases="none")
+    pipeline = make_pipeline((HEALTHY, DEADLY), max_attempts=4, leases="none")
+    documents = [f"doc-{number}" for number in range(35)]
+    documents[14] = "deadly-14"
+    pipeline.send(topic, documents)
+
+    assert drain_until_done(pipeline, start_drain) == 4
+
+    check("poison: one document ends the process", pipeline, documents)
+    [letter] = pipeline.read(f"dlq.intake.{unique}")
+    assert (letter.doc_id, header(letter.record.headers, OWN + "attempts")) == ("deadly-14", "4")
+    assert marks_of(pipeline) == []
+
+
+# Where only two deaths are allowed: one that nobody expected, then one at each deadly document. Else one more in the
+# chunk of each. A chunk that was not hydrated yet when the first one killed the process costs a death of its own.
+@pytest.mark.parametrize(
+    ("max_attempts", "expected"), [(2, (1 + 3, (1 + 2) + (1 + 1))), (3, (1 + 3 + 2, (1 + 1 + 2) + (1 + 1 + 1)))]
+)
+def test_several_deadly_documents_cost_a_few_runs_and_each_run_gets_further(
+    make_pipeline, topic, unique, check, start_drain, max_attempts, expected
+):
+    pipeline = make_pipeline((HEALTHY, DEADLY), max_attempts=max_attempts, leases="none")
     documents = [f"doc-{number}" for number in range(35)]
     for number in (3, 7, 24):  # two in the first chunk of ten, one in the third
         documents[number] = f"deadly-{number}"
@@ -169,9 +191,7 @@ def test_several_deadly_documents_cost_a_few_runs_and_each_run_gets_further(
 
     deaths = drain_until_done(pipeline, start_drain)
 
-    # One death that nobody expected, then one (max_attempts - 1) at each deadly document. The third chunk costs a death
-    # of its own, unless it was hydrated already when the first one killed the process.
-    assert deaths in (1 + 3, (1 + 2) + (1 + 1))
+    assert deaths in expected
     check("poison: documents end the process", pipeline, documents)
     assert pipeline.doc_ids(f"dlq.intake.{unique}") == {"deadly-3": 1, "deadly-7": 1, "deadly-24": 1}
     assert marks_of(pipeline) == []
@@ -212,6 +232,24 @@ def test_processes_killed_from_outside_make_no_dead_letter(make_pipeline, topic,
 
     assert report.dead_letters == 0
     check("killed from outside in the same chunk, again and again", pipeline, documents)
+    assert marks_of(pipeline) == []
+
+
+def test_what_a_killed_process_had_in_hand_is_drained_chunk_by_chunk_and_not_record_by_record(
+    make_pipeline, topic, check, start_drain, caplog
+):
+    pipeline = make_pipeline(leases="none")
+    documents = [f"doc-{number}" for number in range(35)]
+    pipeline.send(topic, documents)
+    killed = start_drain(pipeline, "run-1", f"{faults.CHUNK_PROCESSED}=kill@2")
+    assert killed.wait() == -signal.SIGKILL, killed.log
+
+    report = pipeline.drain(topic, "run-2")
+
+    assert report.dead_letters == 0
+    check("killed from outside, once", pipeline, documents)
+    assert "an earlier try died after" in caplog.text
+    assert "one record at a time" not in caplog.text
     assert marks_of(pipeline) == []
 
 

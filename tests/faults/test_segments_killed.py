@@ -26,11 +26,7 @@ STEPS = [
 
 @pytest.fixture
 def documents():
-    """Twelve chunks a partition.
-
-    The next try drains what the killed one may have worked on one record at a time, and so without segments. The stages
-    of a drain hold at most six chunks, so at least half of the chunks are drained as usual.
-    """
+    """Twelve chunks a partition. The next try drains chunk by chunk what the killed one may have worked on."""
     return [f"{partition}-{number}" for partition in range(2) for number in range(120)]
 
 

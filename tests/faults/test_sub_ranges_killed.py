@@ -133,10 +133,11 @@ def test_a_retry_of_a_killed_run_cuts_the_same_sub_ranges_and_keeps_what_was_com
     assert sum(entry.tally.records for entry in pipeline.entries(topic)) == len(documents)
 
 
+@pytest.mark.parametrize("max_attempts", by_length((3,), (2, 3)))
 def test_a_document_that_ends_its_process_is_given_up_in_sub_ranges_too(
-    in_sub_ranges, topic, unique, check, start_drain
+    in_sub_ranges, topic, unique, check, start_drain, max_attempts
 ):
-    pipeline = in_sub_ranges((HEALTHY, DEADLY), max_attempts=2, leases="none")
+    pipeline = in_sub_ranges((HEALTHY, DEADLY), max_attempts=max_attempts, leases="none")
     documents = [f"doc-{number}" for number in range(35)]
     documents[3], documents[24] = "deadly-3", "deadly-24"
     pipeline.send(topic, documents)
@@ -148,14 +149,14 @@ def test_a_document_that_ends_its_process_is_given_up_in_sub_ranges_too(
         assert len(codes) < 9, process.log
 
     assert codes[-1] == 0, process.log
-    # For each document a death that nobody expected, then one (max_attempts - 1) at it alone.
-    assert codes.count(DIED) == 4
+    # For each document a death that nobody expected, the others in its chunk and at it alone.
+    assert codes.count(DIED) == 2 * max_attempts
     check("poison: documents end the process of a sub-range", pipeline, documents)
     letters = pipeline.read(f"dlq.intake.{unique}")
     assert [letter.doc_id for letter in letters] == ["deadly-3", "deadly-24"]
     for letter in letters:
         assert header(letter.record.headers, CONNECT + "exception.class.name") == "ProcessDied"
-        assert header(letter.record.headers, OWN + "attempts") == "2"
+        assert header(letter.record.headers, OWN + "attempts") == str(max_attempts)
     assert markers_of(pipeline) == []
 
 
