@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pipestream.kafka.records import OffsetRange
-from pipestream.ledger import Entry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # What a wave costs besides its documents: a barrier, two starts of a task, and the commits. Measured: 1 to 2 s.
 _WAVE_COST_S = 2.0
@@ -44,17 +45,27 @@ class TaskCut:
     """How many offsets are processed before they are committed."""
 
 
-def seconds_per_document(entries: Sequence[Entry], graph_hash: str) -> float | None:
+COST_COLUMNS = ["graph_hash", "run_id", "partition", "start", "end", "seconds", "entered_at"]
+"""What :func:`seconds_per_document` reads of the ledger's entries."""
+
+
+def seconds_per_document(entries: pa.Table, graph_hash: str) -> float | None:
     """Return what a document cost one task lately; None if no run was long enough to tell.
 
     What a run entered for a partition is added up: the entries of a stream are of a few seconds each. Runs of the same
     version of the graph count first, because another version may have other modules.
+
+    :param entries: the ledger's, with these columns at least.
     """
     found: dict[tuple[str, str, int], _Past] = {}
-    for entry in entries:
-        if entry.seconds > 0 and len(entry.range):  # what was recovered or skipped took no time
-            past = found.setdefault((entry.graph_hash, entry.run_id, entry.range.partition), _Past(entry.entered_at))
-            past.add(entry)
+    # A moment as a number: as a time with a zone, each takes as long as all other columns together.
+    columns = [entries[name] for name in COST_COLUMNS[:-1]] + [entries["entered_at"].cast("int64")]
+    for of_hash, run_id, partition, start, end, seconds, at in zip(*(c.to_pylist() for c in columns), strict=True):
+        if seconds > 0 and end > start:  # what was recovered or skipped took no time
+            past = found.setdefault((of_hash, run_id, partition), _Past())
+            past.last = max(past.last, at)
+            past.seconds += seconds
+            past.offsets += end - start
     telling = {key: past for key, past in found.items() if past.seconds >= _TELLING_S}
     same = [past for (of_hash, _, _), past in telling.items() if of_hash == graph_hash]
     latest = sorted(same or telling.values(), key=lambda past: past.last)[-_MOST_RUNS:]
@@ -67,14 +78,9 @@ def seconds_per_document(entries: Sequence[Entry], graph_hash: str) -> float | N
 class _Past:
     """What a run did in one partition."""
 
-    last: datetime
+    last: int = 0
     seconds: float = 0.0
     offsets: int = 0
-
-    def add(self, entry: Entry) -> None:
-        self.last = max(self.last, entry.entered_at)
-        self.seconds += entry.seconds
-        self.offsets += len(entry.range)
 
 
 @dataclass(frozen=True, slots=True)

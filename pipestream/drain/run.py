@@ -14,6 +14,7 @@ from collections.abc import Callable
 from zlib import crc32
 
 from pipestream import faults
+from pipestream.drain.cost_history import CostHistory
 from pipestream.drain.range_task import Runner
 from pipestream.drain.report import DRAINED, SKIPPED, DrainReport, join_reports
 from pipestream.drain.request import DrainRequest
@@ -28,6 +29,7 @@ from pipestream.kafka.broker import Broker
 from pipestream.leases.keeper import LeaseKeeper
 from pipestream.leases.names import is_of_run, name_holder
 from pipestream.leases.store import Lease, LeaseStore
+from pipestream.ledger import Ledger
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -90,6 +92,7 @@ class _Run:
         self._find_graph = find_graph
         self._on_lease_lost = on_lease_lost
         self._broker = broker
+        self._history = CostHistory(Ledger(settings), request.graph.graph_id, request.topic)
         self._holder = name_holder(request.run_id)
         self._guard = threading.Lock()
         self._waiting: deque[int] = deque()
@@ -185,7 +188,7 @@ class _Run:
 
     def _drain_held(self, lease: Lease, replicas: int, keeper: LeaseKeeper) -> DrainReport | None:
         """Drain a slot whose lease is held; None if it failed, which must not keep the other slots waiting."""
-        run = SlotRun(self._request, self._settings, lease, replicas, self._find_graph, self._broker)
+        run = SlotRun(self._request, self._settings, lease, replicas, self._find_graph, self._broker, self._history)
         self._at_work.add(lease.slot)
         try:
             if self._is_ending:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 from pipestream import faults
+from pipestream.drain.cost_history import CostHistory
 from pipestream.drain.lane import find_remaining
-from pipestream.drain.plan_tasks import TaskCut, Tasks, choose_cut, cut_sub_ranges, seconds_per_document
+from pipestream.drain.plan_tasks import TaskCut, Tasks, choose_cut, cut_sub_ranges
 from pipestream.drain.range_task import ParallelRunner, RangeFailed, RangeOutcome, RangeTask, Runner, range_tasks
 from pipestream.drain.report import DRAINED, EMPTY, DrainReport
 from pipestream.drain.request import DrainRequest, HeldSlot
@@ -28,8 +29,6 @@ from pipestream.settings import Settings
 log = logging.getLogger(__name__)
 
 _CLOCKS_DIFFER = timedelta(hours=1)
-# What a document cost longer ago says little, and reading all of the history would take longer with every run.
-_TELLING_TIME = timedelta(days=7)
 
 
 class SlotRun:
@@ -43,13 +42,18 @@ class SlotRun:
         replicas: int,
         find_graph: Callable[[str], Graph] | None,
         broker: Broker,
+        history: CostHistory,
     ) -> None:
+        """
+        :param history: shared by the slots of the run.
+        """
         self.request = request
         self.lease = lease
         self._settings = settings
         self._replicas = replicas
         self._find_graph = find_graph
         self._broker = broker
+        self._history = history
         self._ledger = Ledger(settings)
 
     def execute(self, runner: Runner, check_lease: Callable[[], None]) -> DrainReport:
@@ -101,11 +105,7 @@ class SlotRun:
             return choose_cut(ranges, None, tasks) if settings.sub_ranges == "always" else TaskCut("")
         if settings.sub_ranges == "never":
             return choose_cut(ranges, None, tasks)
-        since = datetime.now(UTC) - _TELLING_TIME
-        # The cost of a document is the same in a backfill, and the live runs are the ones with a history.
-        live = slot.request.graph.graph_id
-        entries = self._ledger.entries(lane=live, topic=self.request.topic, since=since)
-        cost_s = seconds_per_document(entries, slot.graph_hash)
+        cost_s = self._history.seconds_per_document(slot.graph_hash)
         # Asked last, because it may start Spark; a range that is drained in a moment does not need to know.
         is_worth_it = settings.sub_ranges == "always" or cost_s is not None
         return choose_cut(ranges, cost_s, replace(tasks, at_once=runner.find_task_slots() if is_worth_it else 2))

@@ -196,6 +196,7 @@ class Ledger:
         self,
         columns: list[str],
         *,
+        lane: str | None = None,
         graph_id: str | None = None,
         topic: str | None = None,
         since: datetime | None = None,
@@ -220,6 +221,7 @@ class Ledger:
         if found is None:
             return to_table([], schema)
         predicate = all_hold(
+            lane=lane,
             graph_id=graph_id,
             topic=topic,
             since=("entered_at", since) if since else None,

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from pipestream.drain.cost_history import CostHistory
 from pipestream.kafka.records import OffsetRange
 from pipestream.ledger import Ledger, Tally, plan_store
 from pipestream.ledger.delta import append
-from pipestream.ledger.tables import ENTRIES_SCHEMA, plan_rows
+from pipestream.ledger.tables import ENTRIES_SCHEMA, entry_rows, plan_rows
 from pipestream.ledger.upkeep import tidy
 from pipestream.objects.store import open_store
 from pipestream.settings import Settings
@@ -34,6 +35,9 @@ LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 SIZES = {100: 25, 10_000: sized(2_500, 500), sized(1_000_000, 200_000): sized(100_000, 500)}
 TOPICS = (1, 100, 1_000)
 ROUNDS = sized(50, 10)
+DAY_S = 86_400
+WEEK_S = sized(7, 1) * DAY_S
+RECORD_S = int(Settings().stream_record_s)
 MERGES = sized(5, 2)
 
 
@@ -69,15 +73,22 @@ def entry_columns(pattern, first, last):
     """Return the entries of some runs, a range of each partition, as ``entry`` makes them."""
     number = np.repeat(np.arange(first, last), PARTITIONS)
     names = pa.array([f"old-{n}" for n in range(first, last)]).take(pa.array(number - first))
-    own = {
-        "partition": pa.array(np.tile(np.arange(PARTITIONS), last - first), pa.int32()),
+    own = {"run_id": names, "plan_id": pc.binary_join_element_wise(names, TOPIC, "0", "|")}
+    return columns_of(pattern, number, int(LONG_AGO.timestamp()) + number, own)
+
+
+def stream_columns(pattern, first, last, begun_s):
+    """Return what one stream recorded: an entry of each partition at a time, ``stream_record_s`` apart."""
+    number = np.repeat(np.arange(first, last), PARTITIONS)
+    return columns_of(pattern, number, begun_s + RECORD_S * number, {})
+
+
+def columns_of(pattern, number, entered_s, own):
+    own |= {
+        "partition": pa.array(np.tile(np.arange(PARTITIONS), len(number) // PARTITIONS), pa.int32()),
         "start": pa.array(10 * number, pa.int64()),
         "end": pa.array(10 * number + 10, pa.int64()),
-        "run_id": names,
-        "plan_id": pc.binary_join_element_wise(names, TOPIC, "0", "|"),
-        "entered_at": pa.array((int(LONG_AGO.timestamp()) + number) * 1_000_000, pa.int64()).cast(
-            ENTRIES_SCHEMA.field("entered_at").type
-        ),
+        "entered_at": pa.array(entered_s * 1_000_000, pa.int64()).cast(ENTRIES_SCHEMA.field("entered_at").type),
     }
     same = pa.array(np.zeros(len(number), dtype=np.int64))
     columns = [own.get(field.name, pattern.column(field.name).take(same)) for field in ENTRIES_SCHEMA]
@@ -127,13 +138,14 @@ def run_once(ledger, number):
     heads = timed("heads", ledger.heads, LANE, TOPIC, range(PARTITIONS))
     assert timed("topic", ledger.is_same_topic, LANE, TOPIC, "id-1")
     assert timed("no plan", ledger.find_plan, f"{run_id}|{TOPIC}|0", LANE) is None
+    timed("cost", CostHistory(ledger, LANE, TOPIC).seconds_per_document, "h" * 64)
     own = plan(run_id, heads[0], now)
     timed("write plan", ledger.write_plan, own)
     assert timed("find plan", ledger.find_plan, own.plan_id, LANE) == own
     timed("enter", ledger.enter, [replace(entry(r.partition, r.start, run_id, now), range=r) for r in own.ranges])
     entered = timed("entered", ledger.entries, lane=LANE, topic=TOPIC, plan_id=own.plan_id, since=own.planned_at)
     assert len(entered) == PARTITIONS
-    return seconds | {"planning": sum(seconds[s] for s in ("heads", "topic", "no plan", "write plan"))}
+    return seconds | {"planning": sum(seconds[s] for s in ("heads", "topic", "no plan", "cost", "write plan"))}
 
 
 @pytest.mark.stack  # of the Spark session, which other benchmarks use on it
@@ -160,6 +172,30 @@ def test_a_run_costs_the_same_however_long_the_history_is(ledgers, tmp_path, sce
         )
     faster = made.median(merge) / made.median(f"record, {long:,} entries")
     made.want(f"times as fast to record as the merge ({made.median(merge):,.0f} ms)", faster, at_least=20)
+
+
+def test_a_week_of_a_stream_tells_a_run_what_a_document_costs(tmp_path, scenario):
+    ledger = Ledger(Settings(ledger_uri=tmp_path.as_uri()))
+    ledger.table_uris()
+    pattern = entry_rows([replace(entry(0, 0, "stream", LONG_AGO), seconds=2.0)])
+    begun_s = int(datetime.now(UTC).timestamp()) - WEEK_S + 3_600
+    for first in range(0, WEEK_S // RECORD_S, DAY_S // RECORD_S):
+        columns = stream_columns(pattern, first, first + DAY_S // RECORD_S, begun_s)
+        append(ledger.delta_tables()["entries"], columns, {head_app(0): first + 1})
+    for table_name, table in ledger.delta_tables().items():
+        tidy(table_name, table)
+    taken = []
+    for _ in range(sized(10, 3)):
+        started = time.perf_counter()
+        cost_s = CostHistory(ledger, LANE, TOPIC).seconds_per_document("h" * 64)
+        taken.append(time.perf_counter() - started)
+        assert cost_s == pytest.approx(0.2, rel=0.01)
+    made = scenario(
+        "ledger-cost", "Find the cost of a document in a week of a stream, by the entries of its partitions"
+    )
+    entries = f"{PARTITIONS * (WEEK_S // RECORD_S):,} entries"
+    made.add(entries, "s", *taken)
+    made.want_of("seconds for a week of a stream", entries, at_most=3)
 
 
 def merge_s(spark, folder, rows):

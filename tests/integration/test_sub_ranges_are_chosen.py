@@ -6,6 +6,8 @@ import pytest
 
 from pipestream.drain import plan_tasks
 from pipestream.drain.local_runner import LocalRunner
+from pipestream.leases import DesiredState
+from pipestream.ledger import Ledger
 from pipestream_testing.pipeline import Pipeline
 
 pytestmark = pytest.mark.stack
@@ -63,6 +65,21 @@ def test_the_second_run_of_slow_documents_is_cut_and_the_first_says_why_not(drai
 
     assert third.tasks == "one task per partition: the setting sub_ranges is never"
     assert (runner.asked, [task.sub_ranges for task in runner.tasks]) == (0, [()])
+
+
+def test_the_slots_of_a_run_read_the_history_once(pipeline, topic, leases, monkeypatch):
+    read, reads = Ledger.entries_table, []
+    monkeypatch.setattr(
+        Ledger, "entries_table", lambda *args, **wanted: (reads.append(wanted), read(*args, **wanted))[1]
+    )
+    pipeline.send(topic, ["a1"], partition=0)
+    pipeline.send(topic, ["b1"], partition=1)
+    leases.set_desired(topic, DesiredState(replicas=2))
+
+    report = pipeline.drain(topic, "run-1", runner=ManySlots(pipeline.settings))
+
+    assert (report.records, report.ranges) == (2, 2)
+    assert [(each["lane"], each["topic"]) for each in reads] == [(pipeline.graph.graph_id, topic)]
 
 
 def test_a_node_that_wants_its_records_in_order_of_time_keeps_one_task(drain, pipeline, unique):

@@ -9,10 +9,15 @@ import pytest
 
 from pipestream.drain.plan_tasks import Tasks, choose_cut, cut_sub_ranges, seconds_per_document
 from pipestream.kafka.records import OffsetRange
+from pipestream.ledger.tables import entry_rows
 from pipestream.offsets.plan import cut_ranges
 from pipestream_testing.made import MADE_AT, make_entry
 
 TASKS = Tasks(at_once=2, wanted="auto", wave_s=30.0, fewest_judged=20)
+
+
+def cost_of(entries, graph_hash):
+    return seconds_per_document(entry_rows(entries), graph_hash)
 
 
 def ranges(*lengths):
@@ -92,8 +97,8 @@ def test_the_cost_of_a_document_comes_from_runs_that_took_long_enough_to_tell():
     slow = make_entry(0, 1_000, seconds=6.0)
     short = make_entry(1_000, 1_003, run_id="run-2", seconds=4.0)  # the start of a task, mostly
 
-    assert seconds_per_document([slow, short], "h") == pytest.approx(0.005)
-    assert seconds_per_document([short], "h") is None
+    assert cost_of([slow, short], "h") == pytest.approx(0.005)
+    assert cost_of([short], "h") is None
 
 
 def test_the_short_entries_of_a_stream_are_added_up():
@@ -103,7 +108,7 @@ def test_the_short_entries_of_a_stream_are_added_up():
     ]
     recovered = make_entry(1_000, 9_000, seconds=0.0)
 
-    assert seconds_per_document([*entries, recovered], "h") == pytest.approx(0.019)  # the start of a task is subtracted
+    assert cost_of([*entries, recovered], "h") == pytest.approx(0.019)  # the start of a task is subtracted
 
 
 def test_a_history_that_is_wrong_does_not_make_hundreds_of_waves():
@@ -122,5 +127,5 @@ def test_entries_of_the_same_version_of_the_graph_tell_more_than_later_ones_of_a
     before = make_entry(0, 1_000, seconds=11.0)
     other = make_entry(1_000, 2_000, seconds=101.0, graph_hash="other", entered_at=MADE_AT + timedelta(hours=1))
 
-    assert seconds_per_document([before, other], "h") == pytest.approx(0.010)
-    assert seconds_per_document([before, other], "third") == pytest.approx(0.055)
+    assert cost_of([before, other], "h") == pytest.approx(0.010)
+    assert cost_of([before, other], "third") == pytest.approx(0.055)
