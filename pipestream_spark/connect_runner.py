@@ -69,7 +69,7 @@ class ConnectRunner:
         return read_answers(zip(*(answers.column(name).to_pylist() for name in ("outcome", "counts")), strict=True))
 
     def _query(self, tasks: Sequence[RangeTask]) -> DataFrame:
-        orders = Orders(tuple(task.to_json() for task in tasks), connect_environment(), self._store_uri)
+        orders = Orders.of(tasks, connect_environment(), self._store_uri)
         if any(task.sub_ranges for task in tasks):
             query: DataFrame = sub_range_query(self._session, SubRangeOrders.of(tasks, orders))
             return query

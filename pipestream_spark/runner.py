@@ -21,12 +21,10 @@ from pipestream_spark.environment import executor_environment
 from pipestream_spark.failures import cause_of
 from pipestream_spark.session import session_builder
 from pipestream_spark.two_stages import sub_range_query
-from pipestream_spark.worker import Orders, SubRangeOrders, drain_batches, drain_numbered
+from pipestream_spark.worker import Orders, SubRangeOrders, drain_numbered
 
 log = logging.getLogger(__name__)
 
-# How much of tasks is sent to every slice; more is sent to each slice its own.
-_SMALL_BYTES = 500_000
 # A cluster starts executors within some seconds, one soon after the other.
 _EXECUTORS_S = 15.0
 _SETTLED_S = 1.0
@@ -155,15 +153,13 @@ def _registered_slots(context: SparkContext) -> int:
 
 
 def _spread(session: SparkSession, tasks: Sequence[RangeTask]) -> DataFrame:
-    """Return the query of the outcomes. It has a slice for each task: a range is the unit of work and of retry."""
-    texts = [task.to_json() for task in tasks]
+    """Return the query of the outcomes. It has a slice for each task: a range is the unit of work and of retry.
+
+    The tasks are in the function itself, which every slice gets whole. That halves the time of a small job, because no
+    other Python process has to turn rows into a table first.
+    """
+    orders = Orders.of(tasks)
     if any(task.sub_ranges for task in tasks):
-        query: DataFrame = sub_range_query(session, SubRangeOrders.of(tasks, Orders(tuple(texts))))
+        query: DataFrame = sub_range_query(session, SubRangeOrders.of(tasks, orders))
         return query
-    if sum(map(len, texts)) <= _SMALL_BYTES:
-        # In the function itself, which every slice gets whole: half the time of a small job, because no other Python
-        # process has to turn rows into a table first.
-        orders = Orders(tuple(texts))
-        return session.range(0, len(texts), 1, len(texts)).mapInArrow(partial(drain_numbered, orders), ANSWER)
-    rows = session.sparkContext.parallelize([(text,) for text in texts], len(texts)).toDF("task string")
-    return rows.mapInArrow(drain_batches, ANSWER)
+    return session.range(0, len(tasks), 1, len(tasks)).mapInArrow(partial(drain_numbered, orders), ANSWER)

@@ -15,7 +15,7 @@ def sub_range_query(session: Any, orders: SubRangeOrders) -> Any:
     A slice of the first stage processes one sub-range: it is the unit of work and of retry. A slice of the second stage
     has the pieces of one task, or of several if their hashes meet, each task's together and in order.
     """
-    slices, tasks = len(orders.places), len(orders.orders.texts)
+    slices, tasks = len(orders.places), len(orders.orders.own)
     pieces = session.range(0, slices, 1, slices).mapInArrow(partial(process_numbered, orders), PIECE)
     ordered = pieces.repartition(tasks, "task").sortWithinPartitions("task", "place")
     return ordered.mapInArrow(partial(commit_numbered, orders), ANSWER)

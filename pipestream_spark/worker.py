@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import struct
@@ -30,11 +31,24 @@ _COUNTS_PLACE = -1
 class Orders:
     """The tasks of a query, and in which environment they run. It travels to every worker, so it holds no secret."""
 
-    texts: tuple[str, ...]
+    shared: str
+    """What the tasks have in common, as JSON. Above all the graph, which is many times as large as the rest."""
+    own: tuple[str, ...]
+    """What each task has of its own, as JSON."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Set while a task runs, for a worker that does not have the environment of the driver."""
     store_uri: str = ""
     """The object store of the run. A worker with another one would not find the documents. Empty: not checked."""
+
+    @classmethod
+    def of(cls, tasks: Sequence[RangeTask], variables: Mapping[str, str] | None = None, store_uri: str = "") -> Orders:
+        fields = [task.to_fields() for task in tasks]
+        shared = {name: value for name, value in fields[0].items() if all(each[name] == value for each in fields)}
+        own = (json.dumps({name: each[name] for name in each.keys() - shared.keys()}) for each in fields)
+        return cls(json.dumps(shared), tuple(own), variables or {}, store_uri)
+
+    def task(self, number: int) -> RangeTask:
+        return RangeTask.from_fields(json.loads(self.shared) | json.loads(self.own[number]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +90,7 @@ def commit_numbered(orders: SubRangeOrders, batches: Iterator[pa.RecordBatch]) -
     rows = (row for batch in batches for row in zip(*(batch.column(name) for name in _PIECE.names), strict=True))
     of_tasks = ((task.as_py(), place.as_py(), piece) for task, place, piece in rows)
     for number, pieces in groupby(of_tasks, key=itemgetter(0)):
-        task = RangeTask.from_json(orders.orders.texts[number])
+        task = orders.orders.task(number)
         before = take_counts()
         with _variables(orders.orders.variables):
             outcomes = _commit_here(task, _without_counts(pieces), orders.orders.store_uri)
@@ -95,7 +109,7 @@ def _without_counts(rows: Iterable[tuple[int, int, pa.Scalar]]) -> Iterator[byte
 def _process_here(orders: Orders, task_number: int, sub_range: int) -> Iterator[bytes]:
     from pipestream.drain.sub_ranges import process_sub_range, refuse_sub_range
 
-    task = RangeTask.from_json(orders.texts[task_number])
+    task = orders.task(task_number)
     try:
         settings = _settings_here(orders.store_uri)
     except SettingsInvalid as error:
@@ -128,21 +142,10 @@ def drain_numbered(orders: Orders, batches: Iterator[pa.RecordBatch]) -> Iterato
     """Run the tasks whose numbers a slice has."""
     for batch in batches:
         for number in batch.column("id").to_pylist():
-            yield from _drain_text(orders.texts[number], orders)
-
-
-def drain_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run the tasks that a slice has."""
-    for batch in batches:
-        for text in batch.column("task").to_pylist():
-            yield from _drain_text(text, Orders(()))
-
-
-def _drain_text(text: str, orders: Orders) -> Iterator[pa.RecordBatch]:
-    before = take_counts()
-    with _variables(orders.variables):
-        outcomes = _drain_here(RangeTask.from_json(text), orders.store_uri)
-    yield from answer_batches(outcomes, counts_since(before))
+            before = take_counts()
+            with _variables(orders.variables):
+                outcomes = _drain_here(orders.task(number), orders.store_uri)
+            yield from answer_batches(outcomes, counts_since(before))
 
 
 def _drain_here(task: RangeTask, store_uri: str) -> list[RangeOutcome]:

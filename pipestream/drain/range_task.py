@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -84,12 +84,13 @@ class RangeTask:
             for each in self.ranges
         ]
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
+    def to_fields(self) -> dict[str, Any]:
+        """Return the task as values that JSON can hold."""
+        return asdict(self)
 
     @classmethod
-    def from_json(cls, text: str) -> RangeTask:
-        values = json.loads(text)
+    def from_fields(cls, values: Mapping[str, Any]) -> RangeTask:
+        """Return the task of what ``to_fields`` returned, also if it has been JSON in between."""
         tuples = {name: tuple(values[name]) for name in ("doc_ids", "transactional_ids")}
         pairs = {name: tuple(map(tuple, values[name])) for name in ("offsets", "unrecorded", "sub_ranges")}
         return cls(**{**values, **tuples, **pairs})

@@ -5,7 +5,7 @@ import os
 import pyarrow as pa
 
 from pipestream.drain.range_task import RangeOutcome
-from pipestream_spark.worker import Orders, drain_batches, drain_numbered
+from pipestream_spark.worker import Orders, drain_numbered
 from pipestream_testing.made import make_task
 
 
@@ -13,7 +13,7 @@ def test_a_worker_without_usable_settings_answers_once_and_for_all(monkeypatch, 
     monkeypatch.setenv("PIPESTREAM_CONFIG", str(tmp_path / "elsewhere.toml"))
     task = make_task("intake.a", "n", offsets=((0, 5, 9), (1, 2, 4)))
 
-    (answer,) = drain_batches(iter([pa.RecordBatch.from_pydict({"task": [task.to_json()]})]))
+    (answer,) = drain_numbered(Orders.of([task]), iter([pa.RecordBatch.from_pydict({"id": [0]})]))
 
     first, second = (RangeOutcome.from_json(text) for text in answer.column("outcome").to_pylist())
     assert [(each.partition, each.start, each.end) for each in (first, second)] == [(0, 5, 5), (1, 2, 2)]
@@ -25,7 +25,7 @@ def test_a_worker_without_usable_settings_answers_once_and_for_all(monkeypatch, 
 def test_a_worker_with_another_object_store_than_the_drain_refuses_the_range(monkeypatch, tmp_path):
     monkeypatch.setenv("PIPESTREAM_STORE_URI", "s3://elsewhere")
     task = make_task("intake.a", "n", offsets=((0, 5, 9),))
-    orders = Orders((task.to_json(),), {"PIPESTREAM_CHUNK_RECORDS": "7"}, store_uri=tmp_path.as_uri())
+    orders = Orders.of([task], {"PIPESTREAM_CHUNK_RECORDS": "7"}, tmp_path.as_uri())
 
     (answer,) = drain_numbered(orders, iter([pa.RecordBatch.from_pydict({"id": [0]})]))
 

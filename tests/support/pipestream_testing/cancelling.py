@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from pipestream.drain.range_task import RangeTask
 from pipestream.errors import LeaseLost
@@ -25,6 +25,6 @@ class CancellingTask:
         self.slot = task.slot
         self.sub_ranges = task.sub_ranges
 
-    def to_json(self) -> str:
+    def to_fields(self) -> dict[str, Any]:
         self.runner.cancel(LOST)
-        return self.task.to_json()
+        return self.task.to_fields()

@@ -56,12 +56,12 @@ import sys
 import pyarrow as pa
 
 from pipestream.arrow import to_table
-from pipestream_spark.worker import drain_batches
+from pipestream_spark.worker import Orders, drain_numbered
 from pipestream_testing.made import make_task
 
 task = make_task("intake.a", "n", offsets=((0, 5, 9), (1, 2, 4)))
-given = to_table([{"task": task.to_json()}], pa.schema([("task", pa.string())])).to_batches()
-(answer,) = drain_batches(iter(given))
+given = to_table([{"id": 0}], pa.schema([("id", pa.int64())])).to_batches()
+(answer,) = drain_numbered(Orders.of([task]), iter(given))
 assert answer.num_rows == 2
 print("pandas" in sys.modules)
 """
