@@ -55,17 +55,32 @@ class FeedConnector:
                 yield Seen(url, page.validators)
 
     def _entries(self, web: Web, entries: list[Entry], memory: Memory) -> Iterator[Found]:
-        known = memory.recall([entry.link for entry in entries]) if self._options.pages else {}
+        if not self._options.pages:
+            yield from _new_entries(entries, memory)
+            return
+        known = memory.recall([entry.link for entry in entries])
         for number, entry in enumerate(entries, 1):
-            name = entry.entry_id or f"entry {number}"
-            if self._options.pages and entry.link:
+            if entry.link:
                 yield from fetch_page(web, entry.link, known.get(entry.link))
-            elif self._options.pages:
-                yield Unreadable(name, "the entry has no link to a page")
-            elif entry.entry_id:
-                yield entry_document(entry)
             else:
-                yield Unreadable(name, "the entry has neither an id nor a link to name it by")
+                yield Unreadable(entry.entry_id or f"entry {number}", "the entry has no link to a page")
+
+
+def _new_entries(entries: list[Entry], memory: Memory) -> Iterator[Found]:
+    """Yield the entries that are not as they were seen before, each with its state."""
+    # Remembered under the document's id, because an entry's own id may be the address of the feed.
+    known = memory.recall([document_id(entry.entry_id) for entry in entries if entry.entry_id])
+    for number, entry in enumerate(entries, 1):
+        if not entry.entry_id:
+            yield Unreadable(f"entry {number}", "the entry has neither an id nor a link to name it by")
+            continue
+        document = entry_document(entry)
+        state = {"sha256": hashlib.sha256(document.SerializeToString(deterministic=True)).hexdigest()}
+        if known.get(document.doc_id) == state:
+            yield LeftOut(entry.entry_id, "unchanged since an earlier run")
+        else:
+            yield document
+            yield Seen(document.doc_id, state)
 
 
 def open_feed(options: Mapping[str, Any], context: PluginContext) -> FeedConnector:

@@ -1,10 +1,12 @@
-"""Documents from a folder of files."""
+"""Documents from a folder of files: all of them, or those that are not the ones seen before."""
 
 from __future__ import annotations
 
 import fnmatch
 import os
 import stat
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,22 +16,28 @@ from urllib.parse import quote
 from google.protobuf.message import DecodeError
 from pydantic import Field
 
-from pipestream.connectors.connector import Unreadable
+from pipestream.connectors.connector import LeftOut, Seen, Unreadable
 from pipestream.connectors.files import file_document, name_by_path
-from pipestream.connectors.options import MAX_FILE_BYTES, Options, read_options
+from pipestream.connectors.options import MAX_FILE_BYTES, IncrementalOptions, read_options
 from pipestream.errors import SourceUnreadable
 from pipestream.wire import PipeDoc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pipestream.connectors.connector import Found, Memory
     from pipestream.plugins import PluginContext
 
+_STATES_AT_ONCE = 500
+# The coarsest time that a file system keeps. A file that changed so lately may change again and keep its time.
+_YOUNG_S = 2.0
 
-class FolderOptions(Options):
+
+class FolderOptions(IncrementalOptions):
     """The options of the kind ``folder``."""
 
     kind: ClassVar[str] = "folder"
+    limits: ClassVar[frozenset[str]] = frozenset({"max_documents", "max_bytes"})
 
     path: str = Field(min_length=1, description="The folder; a relative one starts from PIPESTREAM_SOURCES_FOLDER.")
     pattern: str = Field("*", description="Only files whose names match, with * and ?.")
@@ -50,29 +58,27 @@ class FolderConnector:
     recursive: bool = True
     max_bytes: int = MAX_FILE_BYTES
 
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], sources_folder: Path) -> FolderConnector:
-        """Make a connector from the options in a graph; a relative path starts from ``sources_folder``.
-
-        :raises ConnectorInvalid: an option is missing, unknown or of the wrong type.
-        """
-        read = read_options(FolderOptions, options)
-        return cls(sources_folder / read.path, read.pattern, read.recursive, read.max_bytes)
-
     def documents(self) -> Iterator[PipeDoc | Unreadable]:
+        root = self.find_root()
+        for relative in self.files(root):
+            try:
+                yield self.document(root, relative, self.stat(root, relative))
+            except (OSError, ValueError) as error:
+                yield _unreadable(relative, error)
+
+    def find_root(self) -> Path:
+        """Return where the folder really is.
+
+        :raises SourceUnreadable: it is not a folder.
+        """
         root = self.path.resolve()
         if not root.is_dir():
             raise SourceUnreadable(f"folder connector: {self.path} is not a folder; make it or correct the path")
-        for relative in self._files(root):
-            try:
-                yield self._document(root, relative)
-            except (OSError, ValueError) as error:
-                reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-                yield Unreadable(relative.encode(errors="replace").decode(), reason)
+        return root
 
     # Paths are plain strings from here on: to make and join objects of pathlib takes longer than to read a small file.
 
-    def _files(self, root: Path) -> list[str]:
+    def files(self, root: Path) -> list[str]:
         """Return the paths of the files, from the folder on. Folders that are links are not entered."""
         found = []
         for folder, folders, names in os.walk(root):
@@ -85,7 +91,11 @@ class FolderConnector:
             ]
         return sorted(found, key=os.fsencode)
 
-    def _document(self, root: Path, relative: str) -> PipeDoc:
+    def stat(self, root: Path, relative: str) -> os.stat_result:
+        """Return what the file system says of a file.
+
+        :raises ValueError, OSError: it is not one that can be taken.
+        """
         try:
             relative.encode()
         except UnicodeEncodeError:
@@ -98,7 +108,15 @@ class FolderConnector:
             found = Path(file).stat()
         if not stat.S_ISREG(found.st_mode):
             raise ValueError("neither a file nor a link to one")
-        data = self._read(file, found.st_size)
+        return found
+
+    def document(self, root: Path, relative: str, found: os.stat_result) -> PipeDoc:
+        """Read a file.
+
+        :param found: from ``stat``.
+        :raises ValueError, OSError: it cannot be read.
+        """
+        data = self._read(f"{root}/{relative}", found.st_size)
         if relative.endswith(".pb"):
             return _stored_document(data, relative)
         return file_document(data, relative, _uri(relative), datetime.fromtimestamp(int(found.st_mtime), UTC))
@@ -116,9 +134,61 @@ class FolderConnector:
         return data
 
 
-def open_folder(options: Mapping[str, Any], context: PluginContext) -> FolderConnector:
-    """Make the connector of kind ``folder``."""
-    return FolderConnector.from_options(options, context.settings.sources_folder)
+@dataclass(frozen=True, slots=True)
+class NewFilesConnector:
+    """The files of a folder whose size or times are not those seen before: what the kind ``folder`` means."""
+
+    folder: FolderConnector
+    scope: str
+    max_documents: int = 0
+    now: Callable[[], float] = time.time
+
+    def changes(self, memory: Memory) -> Iterator[Found]:
+        root = self.folder.find_root()
+        files = self.folder.files(root)
+        for start in range(0, len(files), _STATES_AT_ONCE):
+            group = files[start : start + _STATES_AT_ONCE]
+            known = memory.recall([_printable(relative) for relative in group])
+            for relative in group:
+                yield from self._look(root, relative, known.get(_printable(relative)))
+
+    def _look(self, root: Path, relative: str, known: Mapping[str, Any] | None) -> Iterator[Found]:
+        try:
+            # Before it is read: if it changes meanwhile, the next run reads it again.
+            found = self.folder.stat(root, relative)
+            state = {"size": found.st_size, "modified_ns": found.st_mtime_ns, "changed_ns": found.st_ctime_ns}
+            if state == known:
+                yield LeftOut(relative, "unchanged since an earlier run")
+                return
+            document = self.folder.document(root, relative, found)
+        except (OSError, ValueError) as error:
+            yield _unreadable(relative, error)
+            return
+        yield document
+        is_young = max(found.st_mtime, found.st_ctime) > self.now() - _YOUNG_S
+        yield Seen(relative, {} if is_young else state)
+
+
+def open_folder(options: Mapping[str, Any], context: PluginContext) -> NewFilesConnector:
+    """Make the connector of kind ``folder``; a relative path starts from ``sources_folder``.
+
+    :raises ConnectorInvalid: an option is missing, unknown or of the wrong type.
+    """
+    read = read_options(FolderOptions, options)
+    path = context.settings.sources_folder / read.path
+    folder = FolderConnector(path, read.pattern, read.recursive, read.max_bytes)
+    return NewFilesConnector(folder, read.scope, read.max_documents)
+
+
+def _unreadable(relative: str, error: OSError | ValueError) -> Unreadable:
+    """Return why a file was not taken."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return Unreadable(_printable(relative), reason)
+
+
+def _printable(relative: str) -> str:
+    """Return a path as text that can be stored: a name that is not UTF-8 has surrogates."""
+    return relative.encode(errors="replace").decode()
 
 
 def _stored_document(data: bytes, relative: str) -> PipeDoc:

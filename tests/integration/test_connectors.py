@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from dataclasses import replace
 
@@ -23,6 +24,8 @@ from pipestream.objects.s3 import obstore_options
 from pipestream.topics.admin import TopicAdmin
 from pipestream.topics.required import Purpose, TopicSpec
 from pipestream_testing.pipeline import read_topic
+from pipestream_testing.waiting import wait_until
+from pipestream_testing.website import run_site
 
 pytestmark = pytest.mark.stack
 
@@ -102,6 +105,36 @@ def test_a_limited_run_is_continued_by_the_next(settings, datasource, bucket):
     assert [report.new for report in reports] == [3, 3, 1, 0]
     assert [bool(report.stopped) for report in reports] == [True, True, False, False]
     assert len(set(published(settings, source))) == len(published(settings, source)) == 7
+
+
+def test_a_limited_run_over_a_folder_is_continued_by_the_next(settings, datasource, tmp_path):
+    for number in range(7):
+        (tmp_path / f"{number}.txt").write_text(str(number))
+    # Files that changed less than two seconds ago are read again, so a run would not get further.
+    wait_until(lambda: time.time() > (tmp_path / "6.txt").stat().st_ctime + 2, "the clock stands still")
+    source = datasource("folder", path=str(tmp_path), max_documents=3)
+
+    reports = [ingest(settings, source) for _ in range(4)]
+
+    assert [report.new for report in reports] == [3, 3, 1, 0]
+    assert [bool(report.stopped) for report in reports] == [True, True, False, False]
+    assert len(published(settings, source)) == 7
+
+
+def test_a_limited_run_over_a_feed_is_continued_by_the_next(settings, datasource):
+    entries = "".join(f"<entry><id>urn:{number}</id><title>{number}</title></entry>" for number in range(7))
+    with run_site() as site:
+        feed = f'<feed xmlns="http://www.w3.org/2005/Atom">{entries}</feed>'.encode()
+        site.pages["/feed"] = (200, {"ETag": '"1"'}, feed)
+        source = datasource(
+            "feed", url=f"{site.address}/feed", allow_private=True, requests_per_second=1000.0, max_documents=3
+        )
+
+        reports = [ingest(settings, source) for _ in range(4)]
+
+    assert [report.new for report in reports] == [3, 3, 1, 0]
+    assert [bool(report.stopped) for report in reports] == [True, True, False, False]
+    assert len(published(settings, source)) == 7
 
 
 def test_force_takes_everything_again_and_other_options_start_over(settings, datasource, tmp_path):

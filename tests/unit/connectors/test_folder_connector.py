@@ -3,13 +3,15 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pipestream.connectors.connector import Unreadable
+from pipestream.connectors.connector import Found, LeftOut, Seen, Unreadable
 from pipestream.connectors.files import document_id
-from pipestream.connectors.folder import FolderConnector
+from pipestream.connectors.folder import FolderConnector, NewFilesConnector
 from pipestream.connectors.registry import make_connector
 from pipestream.errors import ConnectorInvalid, SourceUnreadable
 from pipestream.gen.ai.pipestream.data.v1 import pipeline_core_types_pb2 as wire
@@ -18,6 +20,7 @@ from pipestream.ids import check_key_part
 from pipestream.plugins import PluginContext
 from pipestream.settings import Settings
 from pipestream.wire import PipeDoc
+from pipestream_testing.remembered import Remembered
 
 STORED = Path(__file__).resolve().parents[2] / "data" / "pipedocs"
 
@@ -176,20 +179,73 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
         found(tmp_path / "none")
 
 
-def test_a_graph_makes_a_connector_by_kind(folder):
-    options = {"path": str(folder), "pattern": "*.md", "recursive": False}
+def connect(sources_folder: Path | str = "elsewhere", **options: object) -> NewFilesConnector:
+    return make_connector(Connector("folder", options), PluginContext(Settings(sources_folder=sources_folder)))
 
-    assert make_connector(
-        Connector("folder", options), PluginContext(Settings(sources_folder="elsewhere"))
-    ) == FolderConnector(folder, "*.md", recursive=False)
+
+def test_a_graph_makes_a_connector_by_kind(folder):
+    made = connect(path=str(folder), pattern="*.md", recursive=False, max_documents=5)
+
+    assert (made.folder, made.max_documents) == (FolderConnector(folder, "*.md", recursive=False), 5)
 
 
 def test_a_relative_path_starts_from_the_folder_of_sources_and_not_from_the_current_one(folder, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
-    assert make_connector(
-        Connector("folder", {"path": "inner"}), PluginContext(Settings(sources_folder=folder))
-    ) == FolderConnector(folder / "inner")
+    assert connect(folder, path="inner").folder == FolderConnector(folder / "inner")
+
+
+def changes(folder: Path, memory: Remembered, *, later_s: float = 60.0) -> list[Found]:
+    """Run the connector as if it were some seconds later."""
+    connector = replace(connect(path=str(folder)), now=lambda: time.time() + later_s)
+    return [each for each in memory.keep(list(connector.changes(memory))) if not isinstance(each, Seen)]
+
+
+def test_only_what_changed_since_an_earlier_run_is_read(folder):
+    memory = Remembered()
+    for name in ("a.txt", "b.txt", "c.txt"):
+        write(folder, name)
+    first = changes(folder, memory)
+    write(folder, "b.txt", b"changed\n")
+    write(folder, "d.txt")
+
+    again = changes(folder, memory)
+
+    assert paths(first) == ["a.txt", "b.txt", "c.txt"]
+    left_out = [each.source for each in again if isinstance(each, LeftOut)]
+    assert left_out == ["a.txt", "c.txt"]
+    assert paths([each for each in again if not isinstance(each, LeftOut)]) == ["b.txt", "d.txt"]
+
+
+def test_a_file_that_was_replaced_by_one_of_its_size_and_time_is_read_again(folder):
+    memory = Remembered()
+    write(folder, "a.txt", b"one\n")
+    changes(folder, memory)
+    write(folder, "new", b"two\n").rename(folder / "a.txt")
+
+    (again,) = changes(folder, memory)
+
+    assert again.blob_bag.blob.data == b"two\n"
+
+
+def test_a_file_that_changed_a_moment_ago_is_read_again(folder):
+    memory = Remembered()
+    write(folder, "a.txt")
+
+    moments = [changes(folder, memory, later_s=later_s) for later_s in (0.0, 0.0, 60.0, 60.0)]
+
+    assert [isinstance(each, LeftOut) for (each,) in moments] == [False, False, False, True]
+
+
+def test_a_file_that_cannot_be_read_is_tried_again(folder):
+    memory = Remembered()
+    (folder / "a.txt").symlink_to("/etc/hostname")
+    (folder / os.fsdecode(b"\xff.txt")).write_text("x")
+
+    first, again = changes(folder, memory), changes(folder, memory)
+
+    assert first == again
+    assert {type(each) for each in again} == {Unreadable}
 
 
 @pytest.mark.parametrize(
@@ -198,7 +254,7 @@ def test_a_relative_path_starts_from_the_folder_of_sources_and_not_from_the_curr
         ("ftp", {}, "there is no connector 'ftp'; there are: csv, .*folder"),
         ("folder", {}, "path is missing"),
         ("folder", {"path": ""}, "path is missing"),
-        ("folder", {"path": "x", "patern": "*"}, "unknown option patern; it has max_bytes, path"),
+        ("folder", {"path": "x", "patern": "*"}, "unknown option patern; it has max_bytes, max_documents, path"),
         ("folder", {"path": 5}, "path must be str, not 5"),
         ("folder", {"path": "x", "recursive": "yes"}, "recursive must be bool, not 'yes'"),
         ("folder", {"path": "x", "max_bytes": True}, "max_bytes must be int, not True"),

@@ -109,6 +109,17 @@ def test_a_feed_that_is_unchanged_is_not_sent_again(site, memory):
     assert len(read("feed", f"{site.address}/feed", memory)) == 2
 
 
+def test_an_entry_that_has_not_changed_is_left_out_of_a_feed_that_has(site, memory):
+    site.pages["/feed"] = ATOM.encode()
+    read("feed", f"{site.address}/feed", memory)
+    site.pages["/feed"] = ATOM.replace("<title>Two<", "<title>Second<").encode()
+
+    one, two = read("feed", f"{site.address}/feed", memory)
+
+    assert one == LeftOut("urn:1", "unchanged since an earlier run")
+    assert two.search_metadata.title == "Second"
+
+
 def test_an_etag_that_is_not_ascii_is_sent_back_as_it_came(site, memory):
     site.pages["/feed"] = (200, {"ETag": '"ü"'}, ATOM.encode())
     read("feed", f"{site.address}/feed", memory)
