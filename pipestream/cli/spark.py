@@ -15,7 +15,7 @@ from pipestream.errors import SettingsInvalid
 HostOption = Annotated[str, typer.Option(help="Where to listen. Beyond this machine only behind a proxy with TLS.")]
 PortOption = Annotated[int, typer.Option(min=1, max=65_535, help="The port of the server.")]
 MasterOption = Annotated[
-    str, typer.Option(help="The Spark master on which the drains run. The setting spark_master, unless given.")
+    str, typer.Option(help="The Spark master of the drains. The setting spark_master, unless given; else local[8].")
 ]
 ConfOption = Annotated[
     list[str] | None,
@@ -57,7 +57,7 @@ def serve(
     if host not in LOOPBACK:
         note(f"listening on {host} in plain text: let only a proxy with TLS, or a network of its own, reach the port")
     # The setting's default is one process of two threads. That is enough for one drain; all drains together need more.
-    of_settings = LOCAL_MASTER if settings.spark_master == "local[2]" else settings.spark_master
+    of_settings = settings.spark_master if "spark_master" in settings.model_fields_set else LOCAL_MASTER
     command = connect_command(host, port, master or of_settings, _read_options(conf or []))
     token = {TOKEN_VARIABLE: settings.spark_connect_token.get_secret_value()}
     environment = {**os.environ, **spark_programs_environment(), "PYTHONPATH": python_path(Path.cwd()), **token}

@@ -60,7 +60,6 @@ def setting_values(site: Site) -> dict[str, Any]:
         "sidecar_address": Sidecar(site, {}).address,
         "postgres_dsn": Postgres(site).dsn(),
         "leases": "sql",
-        "spark_master": spark_master(site),
         "spark_connect_url": SparkConnect(site).url,
         "spark_connect_token": site.secrets.spark_connect_token,
     }
@@ -73,5 +72,6 @@ def setting_values(site: Site) -> dict[str, Any]:
             "s3_secret_key": site.secrets.s3_secret_key,
             "leases": "consul",
             "consul_address": Consul(site).address,
+            "spark_master": spark_master(site),
         }
     return values

@@ -42,11 +42,19 @@ def test_a_port_of_the_exporter_that_is_taken_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "master"),
-    [([], "local[8]"), (["--master", "local[2]"], "local[2]"), (["--master", "spark://a:7077"], "spark://a:7077")],
+    ("setting", "options", "master"),
+    [
+        ("", [], "local[8]"),
+        ("local[2]", [], "local[2]"),
+        ("spark://b:7077", [], "spark://b:7077"),
+        ("", ["--master", "local[2]"], "local[2]"),
+        ("local[4]", ["--master", "spark://a:7077"], "spark://a:7077"),
+    ],
 )
-def test_a_master_that_is_given_is_used(run, monkeypatch, options, master):
+def test_a_master_that_is_given_is_used(run, monkeypatch, setting, options, master):
     commands = []
+    if setting:
+        monkeypatch.setenv("PIPESTREAM_SPARK_MASTER", setting)
     monkeypatch.setenv("PIPESTREAM_SPARK_CONNECT_TOKEN", "a-long-random-text")
     monkeypatch.setattr(spark.os, "execve", lambda _, command, __: commands.append(command))
 
