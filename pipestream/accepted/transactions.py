@@ -15,6 +15,7 @@ from pipestream.kafka.broker import Broker
 from pipestream.kafka.records import OutputRecord
 from pipestream.kafka.writer import TransactionalWriter
 from pipestream.settings import Settings
+from pipestream.telemetry.metrics import SEND_DURATION
 
 # Kafka takes nothing for the next transaction of an id before the markers of its last one are written; the client then
 # waits 20 ms and asks again. With two ids in turn, the markers of the one are written during the transaction of the
@@ -43,6 +44,7 @@ class Transactions:
         self._writers: deque[TransactionalWriter] = deque()
         self._broker = Broker(settings)
         self._known_topics: frozenset[str] = frozenset()
+        self._timing = SEND_DURATION.labels(topic)
 
     def prepare(self) -> None:
         """Make or check the topic, then fence whoever had the slot and settle what it left open."""
@@ -82,7 +84,8 @@ class Transactions:
             OutputRecord(self._topic, None, value, partition=self._slot) for value in encode_accepted(accepted, time_ms)
         ]
         try:
-            writer.commit(outputs)
+            with self._timing.time():
+                writer.commit(outputs)
         except RecordTooLarge as error:
             if error.index >= of_calls:  # our own record, which is small: the topic's limit was changed
                 raise

@@ -197,8 +197,7 @@ class ChunkProcessor:
         passed, left = self._pass_inline(records) or ((), [(record, None) for record in records])
         wants_all = not self.doc_ids and not any(record.headers for record, _ in left)
         arrivals = [self._arrival(*each) for each in left if wants_all or self._is_wanted(each[0])]
-        with self.carrier.services.meter.timed("hydrate"):
-            taken = take_in_some(arrivals, self.entrance, self.store, most_bytes)
+        taken = take_in_some(arrivals, self.entrance, self.store, most_bytes, self.carrier.time_hydration)
         if len(taken.streams) < len(arrivals):
             # The rest begins with the first record whose document was not fetched.
             records = records[: records.index(arrivals[len(taken.streams)].record)]
@@ -291,7 +290,7 @@ class ChunkProcessor:
         if not self._is_wanted(record):
             return RecordResult(record)
         arrival = self._arrival(record)
-        (stream,) = take_in([arrival], self.entrance, self.store)
+        (stream,) = take_in([arrival], self.entrance, self.store, self.carrier.time_hydration)
         return self.carrier.carry(arrival, stream)
 
     def give_up(

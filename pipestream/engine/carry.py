@@ -7,6 +7,7 @@ Nothing is sent or stored here: the caller stores the objects, then sends the re
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from pipestream.documents.references import content_key
@@ -93,6 +94,11 @@ class Carrier:
     """Who carries, for dead letters: a run, or the instance of a server."""
     services: Services
     settings: Settings
+
+    def time_hydration(self) -> AbstractContextManager[None]:
+        """Return a context manager in which documents are fetched; see ``take_in``."""
+        timing: AbstractContextManager[None] = self.services.meter.timed("hydrate")
+        return timing
 
     def carry(
         self,

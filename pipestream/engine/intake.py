@@ -6,7 +6,8 @@ hand. Where it enters is an ``Entrance``; what a stream id is derived from is an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -77,15 +78,27 @@ class TakenIn:
     fetched_bytes: int
 
 
-def take_in(arrivals: Sequence[Arrival], entrance: Entrance, store: ObjectStore) -> list[PipeStream | PipestreamError]:
-    """Return each arrival's stream with its document inline, or why there is none. One fetch for all."""
-    return take_in_some(arrivals, entrance, store, None).streams
+def take_in(
+    arrivals: Sequence[Arrival],
+    entrance: Entrance,
+    store: ObjectStore,
+    timed: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> list[PipeStream | PipestreamError]:
+    """Return each arrival's stream with its document inline, or why there is none. One fetch for all.
+
+    :param timed: the fetch is made in its context, if there is anything to fetch.
+    """
+    return take_in_some(arrivals, entrance, store, None, timed).streams
 
 
 def take_in_some(
-    arrivals: Sequence[Arrival], entrance: Entrance, store: ObjectStore, most_bytes: int | None
+    arrivals: Sequence[Arrival],
+    entrance: Entrance,
+    store: ObjectStore,
+    most_bytes: int | None,
+    timed: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> TakenIn:
-    """Return the streams of arrivals. One fetch for all.
+    """Return the streams of arrivals. One fetch for all; see ``take_in``.
 
     :param most_bytes: stop when the fetched documents have so many, after one of them at least. The result then has
         fewer streams than there are arrivals.
@@ -104,7 +117,8 @@ def take_in_some(
                 wanted.append((index, stream, place))
     if not wanted:
         return TakenIn(streams, fetched_bytes=0)
-    found = fetch_documents(store, [place for _, _, place in wanted], most_bytes)
+    with timed():
+        found = fetch_documents(store, [place for _, _, place in wanted], most_bytes)
     if len(found) < len(wanted):
         del streams[wanted[len(found)][0] :]
     fetched_bytes = 0

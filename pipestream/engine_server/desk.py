@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -164,7 +165,11 @@ class Desk:
         """Store the objects of results, together with those of other calls. The outputs may then refer to segments."""
         if not any(result.objects for result in results):
             return
-        await self._putter.put_results([(job.packer, result) for job, result in zip(jobs, results, strict=True)])
+        with ExitStack() as timing:
+            # Calls of one graph that are stored together count as one step of it.
+            for meter in dict.fromkeys(job.carrier.services.meter for job in jobs):
+                timing.enter_context(meter.timed("dispatch"))
+            await self._putter.put_results([(job.packer, result) for job, result in zip(jobs, results, strict=True)])
 
     def submit_soon(self, outputs: Sequence[OutputRecord], keyed: Keyed, answer: bytes) -> asyncio.Future[bytes]:
         """Submit to the slot. The future has the answer once it is committed."""
@@ -219,7 +224,7 @@ def carry_job(job: Job, store: ObjectStore, deadline: float | None) -> RecordRes
     """
     arrival, entrance = job.arrival, job.carrier.entrance
     if job.passage is None or job.is_blocking or (deadline is not None and deadline <= time.monotonic()):
-        (stream,) = take_in([arrival], entrance, store)
+        (stream,) = take_in([arrival], entrance, store, job.carrier.time_hydration)
         if isinstance(stream, PipestreamError):
             raise stream
         return job.carrier.carry(arrival, stream, job.seen, deadline)

@@ -289,7 +289,8 @@ class Handoffs:
             message=f"stored as {key}; {topic} has the reference, and its drain starts the document",
             entry_node_id=source.entry_node_id,
         )
-        await self._desk.put({**dict(prepared.blobs), key: prepared.data})
+        with door.carrier.services.meter.timed("dispatch"):
+            await self._desk.put({**dict(prepared.blobs), key: prepared.data})
         return await self._desk.submit_soon(records, begun.keyed, response.SerializeToString())
 
 
