@@ -25,6 +25,7 @@ from pipestream.modules.statuses import error_of_status
 from pipestream.rpc.channels import PLAIN_TEXT, open_channel
 from pipestream.rpc.security import ChannelSecurity, channel_security
 from pipestream.settings import Settings
+from pipestream.telemetry.tracing import trace_metadata
 from pipestream.wire import PipeStream
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 PATH = "pipestream-path"
 """Request metadata of a handoff. Without ``direct``, an engine puts a large document on the intake topic, from which it
 has just come."""
+
+Metadata = list[tuple[str, str]]
 
 
 def open_handoff(
@@ -94,28 +97,29 @@ class EngineHandoff:
         """
         sent = PipeStream()
         sent.CopyFrom(sendable(stream, self._settings))
-        # A trace that this process began is another one at a repeat, and the same key must have the same content.
+        # A trace that this process began is another one at a repeat, and the same key must have the same content. So it
+        # goes with the call and not with the stream.
         sent.metadata.ClearField("trace_id")
-        call_when_ready(
-            lambda: self._call(sent, idempotency_key, timeout_s), self._name, self._wait_s, sleep=self._sleep
-        )
+        trace = trace_metadata(stream.metadata.trace_id, stream.stream_id)
+        metadata = [(IDEMPOTENCY_KEY, idempotency_key), *trace]
+        call_when_ready(lambda: self._call(sent, metadata, timeout_s), self._name, self._wait_s, sleep=self._sleep)
 
     def close(self) -> None:
         """Give the connection back."""
         self._channel.close()
 
-    def _call(self, stream: PipeStream, key: str, timeout_s: float) -> None:
+    def _call(self, stream: PipeStream, metadata: Metadata, timeout_s: float) -> None:
         try:
             if self._is_intake:
-                self._hand_in(stream, key, timeout_s)
+                self._hand_in(stream, metadata, timeout_s)
             else:
-                self._process_node(stream, key, timeout_s)
+                self._process_node(stream, metadata, timeout_s)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
                 raise EngineNotReady(error.details() or "") from None
             raise error_of_status(error, self._name, timeout_s) from None
 
-    def _hand_in(self, stream: PipeStream, key: str, timeout_s: float) -> None:
+    def _hand_in(self, stream: PipeStream, metadata: Metadata, timeout_s: float) -> None:
         request = IntakeHandoffRequest(
             stream=stream,
             datasource_id=stream.metadata.datasource_id,
@@ -125,13 +129,12 @@ class EngineHandoff:
         )
         # The engine names the stream after the key.
         request.stream.ClearField("stream_id")
-        metadata = [(IDEMPOTENCY_KEY, key), (PATH, "direct")]
-        answer = self._stub.IntakeHandoff(request, timeout=timeout_s, metadata=metadata)
+        answer = self._stub.IntakeHandoff(request, timeout=timeout_s, metadata=[*metadata, (PATH, "direct")])
         if not answer.accepted:
             # What is wrong with a document is a status. This answer speaks of the graphs that the engine serves.
             raise EngineNotReady(f"it does not accept documents: {answer.message}")
 
-    def _process_node(self, stream: PipeStream, key: str, timeout_s: float) -> None:
+    def _process_node(self, stream: PipeStream, metadata: Metadata, timeout_s: float) -> None:
         request = ProcessNodeRequest(stream=stream)
-        answer = self._stub.ProcessNode(request, timeout=timeout_s, metadata=[(IDEMPOTENCY_KEY, key)])
+        answer = self._stub.ProcessNode(request, timeout=timeout_s, metadata=metadata)
         check_processed(answer, self._name)

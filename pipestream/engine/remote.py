@@ -14,6 +14,7 @@ from pipestream.modules.remote import IDEMPOTENCY_KEY
 from pipestream.modules.statuses import TRANSIENT_CODES
 from pipestream.rpc.channels import PLAIN_TEXT, open_channel
 from pipestream.rpc.security import ChannelSecurity, channel_security
+from pipestream.telemetry.tracing import trace_metadata
 from pipestream.wire import PipeStream
 
 if TYPE_CHECKING:
@@ -43,10 +44,11 @@ class RemoteEngine:
         :raises ModuleFailed: it answered with an error.
         """
         request = ProcessNodeRequest(stream=sendable(stream, self._settings))
-        call_when_ready(lambda: self._call(request, idempotency_key, timeout_s), self._name, self._wait_s)
+        trace = trace_metadata(stream.metadata.trace_id, stream.stream_id)
+        metadata = [(IDEMPOTENCY_KEY, idempotency_key), *trace]
+        call_when_ready(lambda: self._call(request, metadata, timeout_s), self._name, self._wait_s)
 
-    def _call(self, request: ProcessNodeRequest, idempotency_key: str, timeout_s: float) -> None:
-        metadata = [(IDEMPOTENCY_KEY, idempotency_key)]
+    def _call(self, request: ProcessNodeRequest, metadata: list[tuple[str, str]], timeout_s: float) -> None:
         try:
             response = self._stub.ProcessNode(request, timeout=timeout_s, metadata=metadata)
         except grpc.RpcError as error:

@@ -12,6 +12,7 @@ from pipestream.modules.connection import ConnectionLimits, SharedConnection
 from pipestream.modules.module import Answer, HopStatus, ModuleProfile
 from pipestream.modules.statuses import TRANSIENT_CODES, code_of_details, is_transient_code
 from pipestream.rpc.security import ChannelSecurity
+from pipestream.telemetry.tracing import trace_metadata
 from pipestream.wire import ProcessDataRequest
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class GrpcModule:
     def process(self, document: PipeDoc, context: ModuleContext) -> Answer:
         request = _request(document, context)
         metadata = [(IDEMPOTENCY_KEY, context.idempotency_key), (ATTEMPT, str(context.attempt))]
+        metadata += trace_metadata(context.trace_id, context.stream_id)
         if context.trace_id:
             metadata.append((TRACE_ID, context.trace_id))
         stub = self._shared.connection.stub

@@ -97,6 +97,19 @@ def header_of(started: Span | None) -> str:
     return carrier.get(TRACEPARENT, "")
 
 
+def trace_metadata(trace_id: str, stream_id: str) -> list[tuple[str, str]]:
+    """Return what a gRPC call carries, so that whoever is called continues the trace; empty where nothing is traced.
+
+    It is the trace of the span that is open. Without one, it is the trace that the stream names, which somebody else
+    began and this process makes no spans of.
+    """
+    around = trace.get_current_span()
+    if not around.get_span_context().is_valid:
+        around = trace.get_current_span(_parent("", trace_id, stream_id))
+    header = header_of(around)
+    return [(TRACEPARENT, header)] if header else []
+
+
 def trace_id_of(started: Span | None) -> str:
     """Return the trace's id as a stream's metadata has it; empty where nothing is traced."""
     context = started.get_span_context() if started is not None else None

@@ -16,6 +16,7 @@ from pipestream.telemetry.tracing import TRACEPARENT
 from pipestream.wire import PipeStream
 from pipestream_testing.collector import run_collector
 from pipestream_testing.engine_processes import EngineProcess
+from pipestream_testing.modules import GrpcModuleServer
 from pipestream_testing.pipeline import Pipeline
 from pipestream_testing.repository_process import RepositoryProcess, apply_graph
 from pipestream_testing.settings_file import write_settings
@@ -34,6 +35,16 @@ nodes:
   - {id: second, module: "python:pipestream_testing.steps:pass_on"}
   - {id: third, module: "python:pipestream_testing.steps:pass_on"}
 edges: [{from: first, to: second}, {from: second, to: third}]
+"""
+
+REMOTE = """
+graph: UNIQUE
+cluster: UNIQUE
+datasources: [{id: UNIQUE, account: acme, entry: first}]
+nodes:
+  - {id: first, module: "MODULE"}
+  - {id: second, module: "python:pipestream_testing.steps:pass_on", engine: "ENGINE"}
+edges: [{from: first, to: second, transport: grpc}]
 """
 
 
@@ -147,6 +158,54 @@ def test_one_trace_follows_a_document_from_an_engine_over_a_sidecar_to_a_batch(
     assert way_of(collector) == ["process first", "process second", "process third"]
     (end,) = chain.read(f"pipestream.{unique}.happy-end")
     assert end.stream.metadata.trace_id == TRACE
+
+
+def test_one_trace_follows_a_document_that_a_sidecar_hands_to_an_engine(chain, tmp_path, collector, unique):
+    topics = [f"intake.{unique}", f"pipestream.{unique}.second"]
+    apply_streaming(chain, *topics)
+    chain.send_streams(topics[0], [document("a")], headers=((TRACEPARENT, PARENT.encode()),))
+    engine = EngineProcess(chain.settings, tmp_path, workers=1)
+    sidecar = SidecarProcess(chain, "sidecar", "--engine", engine.address)
+    engine.start()
+    try:
+        wait_drained(chain, topics)
+        assert sidecar.end() == 0, sidecar.log
+        assert engine.stop() == 0, engine.log
+    finally:
+        sidecar.kill()
+        with suppress(ProcessLookupError):  # it has ended
+            engine.kill()
+
+    assert {each.trace_id for each in collector.spans} == {TRACE}
+    # Of each node, the span of the sidecar and below it that of the engine.
+    assert way_of(collector) == ["process first"] * 2 + ["process second"] * 2
+    (record,) = chain.read(f"pipestream.{unique}.third")
+    assert record.stream.metadata.trace_id == TRACE
+
+
+@pytest.mark.parametrize("sent", ["the header of its record", "its metadata"])
+def test_a_trace_goes_on_through_grpc_modules_and_remote_engines_without_a_collector(live, unique, tmp_path, sent):
+    calls = []
+
+    def answer(request, context):
+        calls.append(dict(context.invocation_metadata()))
+        return GrpcModuleServer.answer(request.document)
+
+    file = tmp_path / "remote.yaml"
+    with GrpcModuleServer(answer) as module:
+        file.write_text(REMOTE.replace("UNIQUE", unique).replace("MODULE", module.spec).replace("ENGINE", live.address))
+        remote = Pipeline(live.settings, file)
+        live.wait_for(live.apply(file.read_text()))
+        if sent == "its metadata":
+            remote.send_streams(f"intake.{unique}", [document("a", TRACE)])
+        else:
+            remote.send_streams(f"intake.{unique}", [document("a")], headers=((TRACEPARENT, PARENT.encode()),))
+        remote.drain(f"intake.{unique}", "run")
+
+    (end,) = remote.read(f"pipestream.{unique}.happy-end")
+    assert end.stream.metadata.trace_id == TRACE
+    assert TRACE in header(end.record.headers, TRACEPARENT)
+    assert TRACE in calls[0][TRACEPARENT]
 
 
 def test_one_trace_follows_an_upload_over_the_outbox_and_intake_to_its_end(chain, tmp_path, collector, unique):

@@ -24,7 +24,7 @@ from pipestream.kafka.broker import Broker, ask_committed
 from pipestream.kafka.clients import idempotent_producer, range_consumer
 from pipestream.kafka.errors import is_end_of_partition, is_passing
 from pipestream.kafka.messages import to_record
-from pipestream.kafka.records import InputRecord
+from pipestream.kafka.records import Headers, InputRecord
 from pipestream.leases import open_lease_store
 from pipestream.ledger import Entry, Ledger
 from pipestream.settings import Settings
@@ -70,14 +70,20 @@ class Pipeline:
         self.send_streams(topic, streams, partition, timestamp)
 
     def send_streams(
-        self, topic: str, streams: Iterable[PipeStream], partition: int = 0, timestamp: datetime | None = None
+        self,
+        topic: str,
+        streams: Iterable[PipeStream],
+        partition: int = 0,
+        timestamp: datetime | None = None,
+        headers: Headers = (),
     ) -> None:
         """Publish streams to one partition of a topic, under their documents' ids."""
         sent_at = int(timestamp.timestamp() * 1000) if timestamp else 0
         with self._sending(topic) as send:
             for stream in streams:
                 key = (stream.document.doc_id or stream.document_ref.doc_id).encode()
-                send(value=stream.SerializeToString(), key=key, partition=partition, timestamp=sent_at)
+                value = stream.SerializeToString()
+                send(value=value, key=key, partition=partition, timestamp=sent_at, headers=list(headers))
 
     def send_bytes(self, topic: str, value: bytes | None, *, key: bytes = b"", partition: int = 0) -> None:
         """Publish any record."""
