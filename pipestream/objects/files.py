@@ -6,9 +6,16 @@ wait for, that takes longer than the call: it reads a file of 1 KB in 60 to 110 
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
+
+from pipestream.errors import StoreRefused
+
+# What file systems answer that have no hard links, such as FAT and some network drives. EPERM is not about rights here:
+# a missing right is EACCES.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class Files:
@@ -35,13 +42,23 @@ class Files:
             raise
 
     def write_new(self, key: str, data: bytes) -> bool:
-        """Write a file unless there is one, and say whether it was written. A reader sees the whole file or none."""
+        """Write a file unless there is one, and say whether it was written. A reader sees the whole file or none.
+
+        :raises StoreRefused: the file system has no hard links, and no other call is both whole and exclusive.
+        """
         path = f"{self._folder}/{key}"
         aside = _write_aside(path, data)
         try:
             os.link(aside, path)
         except FileExistsError:
             return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            raise StoreRefused(
+                f"{path}: its file system has no hard links, which a store needs to never change an object; set "
+                f"store_uri to a folder on another file system, or to S3"
+            ) from error
         finally:
             os.unlink(aside)  # noqa: PTH108
         return True

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
@@ -8,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pipestream.errors import DocumentMissing, IdInvalid, SettingsInvalid, StoreUnavailable
+from pipestream.errors import DocumentMissing, IdInvalid, SettingsInvalid, StoreRefused, StoreUnavailable
 from pipestream.objects.s3 import split_bucket
 from pipestream.objects.store import open_store
 from pipestream.settings import Settings
@@ -29,6 +30,19 @@ def test_objects_come_back_as_they_were_put(store):
 
     assert store.get_many([key for key, _ in objects]) == [data for _, data in objects]
     assert sorted(store.list()) == sorted(key for key, _ in objects)
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
+def test_a_file_system_without_hard_links_is_refused_and_nothing_is_left(store, tmp_path, monkeypatch, number):
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refuse)
+
+    with pytest.raises(StoreRefused, match=r"has no hard links.*set store_uri"):
+        store.put_new("a/b.pb", b"x")
+
+    assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
 
 
 def test_putting_the_same_object_again_is_harmless(store):
