@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import uuid
 from collections.abc import Sequence
@@ -12,7 +13,6 @@ from typing import cast
 import grpc
 from pyspark.errors import PySparkException
 from pyspark.sql.connect.dataframe import DataFrame
-from pyspark.sql.connect.functions import spark_partition_id
 from pyspark.sql.connect.session import SparkSession
 
 from pipestream.drain.range_task import RangeOutcome, RangeTask
@@ -27,8 +27,7 @@ from pipestream_spark.worker import Orders, SubRangeOrders, drain_numbered
 log = logging.getLogger(__name__)
 
 _INTERRUPT_AGAIN_S = 0.25
-# More than any cluster runs at once.
-_MOST_SLOTS = 100_000
+_SLICES = re.compile(r"\bsplits=(\d+)")
 
 
 class ConnectRunner:
@@ -79,15 +78,19 @@ class ConnectRunner:
     def find_task_slots(self) -> int:
         """Return how many tasks the server runs at once, of all drains that it has.
 
-        A client cannot ask for it. But a range is cut into as many slices unless it is told otherwise.
+        A client cannot ask for it. But a range is cut into as many slices unless it is told otherwise, and its plan
+        says how many. To run the query would wait for a free core, and nothing would cancel it.
 
         :raises TasksFailed: the server does not answer.
         """
         try:
-            numbers = self._session.range(0, _MOST_SLOTS).select(spark_partition_id().alias("slice")).distinct()
-            return int(numbers.count())
+            plan = self._session.sql("EXPLAIN SELECT id FROM range(1)").toArrow().column("plan").to_pylist()[0]
         except (PySparkException, grpc.RpcError) as error:
             raise TasksFailed(cause_of(error)) from error
+        found = _SLICES.search(plan)
+        if found is None:
+            raise TasksFailed(f"the plan of a range on the Spark Connect server does not say its slices: {plan}")
+        return int(found[1])
 
     def cancel(self, why: LeaseLost) -> None:
         """Stop the tasks of a slot, and let none start. May be called at any time from any thread."""
