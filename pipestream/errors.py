@@ -52,6 +52,7 @@ the error concerns (``PipestreamError.concerns``); without one it is the run.
     - DesiredStateInvalid     the value that a lease store holds is not the desired state of a topic
     - StoreRefused            the object store answers, but refuses the request
     - LedgerDamaged           a table of the ledger cannot be read
+    - OtherVersion            another version of Pipestream wrote what is to be read
     - LedgerConflict          another run recorded an overlapping range first (range)
     - OffsetsExpired          Kafka deleted offsets that are to be read (range)
     - TopicRewound            the ledger is ahead of the topic (range)
@@ -488,6 +489,27 @@ class LedgerDamaged(TerminalError):
             f"the table {place} cannot be read: {self.reason}. If another program upgraded it, upgrade deltalake here; "
             f"else restore the folder from a backup, without leaving out any file"
         )
+
+
+class OtherVersion(TerminalError):
+    """Another version of Pipestream wrote what is to be read, and its fields are not those that this one knows."""
+
+    def __init__(
+        self, what: str, unknown: Sequence[str], missing: Sequence[str], way_out: str, *, reader: str, writer: str = ""
+    ) -> None:
+        """
+        :param reader: the version of this process.
+        :param writer: the other version, if it is known.
+        """
+        self.what = what
+        self.unknown = tuple(unknown)
+        self.missing = tuple(missing)
+        self.way_out = way_out
+        self.reader = reader
+        self.writer = writer
+        by = f"Pipestream {writer}" if writer else "another version of Pipestream"
+        found = [f"{kind} {', '.join(names)}" for kind, names in (("knows no", unknown), ("needs", missing)) if names]
+        super().__init__(f"{what} was written by {by}, and this is {reader}, which {' and '.join(found)}; {way_out}")
 
 
 class LedgerConflict(TerminalError):

@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from pipestream.errors import Concern, PipestreamError
 from pipestream.graph.proto import built
 from pipestream.kafka.records import OffsetRange
+from pipestream.known_fields import check_fields
 from pipestream.ledger.entries import Tally
 from pipestream.topic_names import datasource_of
+from pipestream.version import VERSION
 
 if TYPE_CHECKING:
     from pipestream.drain.request import HeldSlot
 
 # The broker refuses longer ones (offset.metadata.max.bytes, 4096 by default).
 _METADATA_LIMIT_BYTES = 4_000
+_SAME_VERSION = "install the same version for the driver and the executors, and start a Spark that is kept up again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +89,15 @@ class RangeTask:
 
     def to_fields(self) -> dict[str, Any]:
         """Return the task as values that JSON can hold."""
-        return asdict(self)
+        return _dump(self)
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> RangeTask:
-        """Return the task of what ``to_fields`` returned, also if it has been JSON in between."""
+        """Return the task of what ``to_fields`` returned, also if it has been JSON in between.
+
+        :raises OtherVersion: the driver has another version.
+        """
+        values = _load(cls, values)
         tuples = {name: tuple(values[name]) for name in ("doc_ids", "transactional_ids")}
         pairs = {name: tuple(map(tuple, values[name])) for name in ("offsets", "unrecorded", "sub_ranges")}
         return cls(**{**values, **tuples, **pairs})
@@ -114,14 +121,30 @@ class RangeOutcome:
     """For how many of the seconds the task had records of this range in hand. A stream records these."""
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(_dump(self))
 
     @classmethod
     def from_json(cls, text: str) -> RangeOutcome:
-        values = json.loads(text)
+        """Read an outcome.
+
+        :raises OtherVersion: the executor has another version.
+        """
+        values = _load(cls, json.loads(text))
         tally = values.pop("tally")
         concerns = Concern(values.pop("concerns"))
         return cls(tally=Tally(**tally) if tally else None, concerns=concerns, **values)
+
+
+def _dump(value: RangeTask | RangeOutcome) -> dict[str, Any]:
+    return {**asdict(value), "version": VERSION}
+
+
+def _load(kind: type[RangeTask | RangeOutcome], dumped: Mapping[str, Any]) -> dict[str, Any]:
+    values = dict(dumped)
+    writer = values.pop("version", "")
+    what = f"the {'task' if kind is RangeTask else 'outcome'} of {values.get('topic')}"
+    check_fields(kind, values, what, _SAME_VERSION, writer=writer)
+    return values
 
 
 class RangeFailed(PipestreamError):

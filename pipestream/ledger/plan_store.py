@@ -22,6 +22,7 @@ from deltalake.exceptions import CommitFailedError
 
 from pipestream.errors import DocumentMissing, LedgerBusy
 from pipestream.kafka.records import OffsetRange
+from pipestream.known_fields import check_fields
 from pipestream.ledger.delta import TRIES, Place, all_hold, append, rows
 from pipestream.ledger.entries import Plan
 from pipestream.objects.store import ObjectStore, open_store
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 TABLE = "plans"
 # Next to the table, not below it: VACUUM deletes what a table does not know.
 _FOLDER = "plan_ids"
+_WAY_OUT = "run it with the version that made the plan, or under another id, which plans anew"
 
 
 class PlanStore:
@@ -132,6 +134,7 @@ def _encode(plan: Plan, *, is_listed: bool) -> bytes:
 def _decode(data: bytes) -> tuple[Plan, bool]:
     values = json.loads(data)
     is_listed = values.pop("is_listed")
+    check_fields(Plan, values, f"plan {values.get('plan_id')}", _WAY_OUT)
     ranges = tuple(sorted(OffsetRange(values["topic"], *each) for each in values["ranges"]))
     planned_at = datetime.fromisoformat(values["planned_at"])
     doc_ids = tuple(values["doc_ids"])

@@ -30,6 +30,7 @@ EXAMPLES = [
     errors.RecordTooLarge("t", "out", 2_000, 1_000, 3),
     errors.ProcessDied(["a", "b"], 2),
     errors.LedgerBusy("x"),
+    errors.OtherVersion("plan p", ["color"], ["slot"], "update", reader="0.1.0", writer="0.2.0"),
     DeadLettersOff("a", "t", 0, 1, errors.ModuleFailed("it broke")),
     RangeFailed(RangeOutcome("t", 0, 1, 2, None, 0.5, "boom", transient=True)),
 ]

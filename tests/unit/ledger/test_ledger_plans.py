@@ -1,17 +1,19 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from deltalake.exceptions import CommitFailedError
 
-from pipestream.errors import LedgerBusy, StoreUnavailable
+from pipestream.errors import LedgerBusy, OtherVersion, StoreUnavailable
 from pipestream.kafka.records import OffsetRange
 from pipestream.ledger import Ledger, plan_store
 from pipestream.ledger.delta import append
 from pipestream.objects.store import ObjectStore
 from pipestream.settings import Settings
+from pipestream.version import VERSION
 from pipestream_testing.made import MADE_AT, make_plan
 from pipestream_testing.together import together
 
@@ -39,6 +41,20 @@ def test_a_plan_comes_back_whatever_its_id_looks_like(ledger):
 
     assert ledger.find_plan(strange.plan_id, "g") == strange
     assert ledger.plans() == [strange]
+
+
+def test_a_plan_of_a_newer_version_is_refused_with_what_to_do(ledger, tmp_path):
+    ledger.write_plan(plan("one"))
+    [file] = (tmp_path / "plan_ids").rglob("*.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "colour": "red"}))
+
+    with pytest.raises(OtherVersion) as caught:
+        ledger.find_plan("one|intake.a|0", "g")
+
+    assert str(caught.value) == (
+        f"plan one|intake.a|0 was written by another version of Pipestream, and this is {VERSION}, which knows no "
+        f"colour; run it with the version that made the plan, or under another id, which plans anew"
+    )
 
 
 def test_a_plan_is_never_replaced(ledger):
