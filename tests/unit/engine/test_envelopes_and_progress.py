@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from base64 import b64encode
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -20,6 +18,7 @@ from pipestream.graph.model import Edge, Graph, Node, NodeType, Transport
 from pipestream.modules.module import EnvelopePlace
 from pipestream.settings import Settings
 from pipestream.wire import PipeStream
+from pipestream_testing.gateway import run_gateway
 
 SETTINGS = Settings(retry_initial_ms=0, retry_max_ms=0)
 HAPPY_END = Node("happy-end", "main", node_type=NodeType.SINK)
@@ -60,31 +59,8 @@ def passing(document, context):
 
 @pytest.fixture
 def gateway():
-    """A gateway: an HTTP server that keeps what it is told, in order."""
-
-    class Gateway(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            self.server.told.append((self.path, json.loads(body)))
-            self.server.logins.append(self.headers["Authorization"])
-            self.send_response(self.server.status)
-            self.end_headers()
-
-        def log_message(self, *_):
-            """Keep the test's output clean."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Gateway)
-    server.told, server.logins, server.status = [], [], 200
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def url_of(server) -> str:
-    return f"http://127.0.0.1:{server.server_address[1]}"
+    with run_gateway() as running:
+        yield running
 
 
 def test_the_module_learns_its_place_on_the_way():
@@ -177,7 +153,7 @@ def test_the_percentage_grows_with_the_way(current, status, expected):
 
 
 def test_a_gateway_is_told_about_three_hops_and_the_end(gateway):
-    with closing(GatewayProgress(url_of(gateway))) as progress:
+    with closing(GatewayProgress(gateway.url)) as progress:
         follow(stream_at("a"), chain(), services_of(chain(), ScriptedModule(passing), progress), SETTINGS)
 
     assert [path for path, _ in gateway.told] == ["/envelopes/s1/progress"] * 9 + ["/envelopes/s1/final"]
@@ -195,7 +171,7 @@ def test_a_failure_and_an_end_that_is_processed_are_final_too(gateway):
     graph = Graph("g", "main", (*NODES, end), EDGES, happy_end="stored")
     module = ScriptedModule(lambda document, context: [document])
     broken = ScriptedModule(lambda document, context: (_ for _ in ()).throw(ModuleFailed("broken on purpose")))
-    with closing(GatewayProgress(url_of(gateway))) as progress:
+    with closing(GatewayProgress(gateway.url)) as progress:
         follow(stream_at("stored"), graph, services_of(graph, module, progress), SETTINGS)
         follow(stream_at("a"), graph, services_of(graph, broken, progress), SETTINGS)
 
@@ -208,7 +184,7 @@ def test_a_failure_and_an_end_that_is_processed_are_final_too(gateway):
 
 def test_a_gateway_that_refuses_or_is_away_fails_no_document(gateway, caplog):
     gateway.status = 500
-    for url in (url_of(gateway), "http://127.0.0.1:9"):
+    for url in (gateway.url, "http://127.0.0.1:9"):
         with closing(GatewayProgress(url)) as progress:
             emissions = follow(
                 stream_at("a"), chain(), services_of(chain(), ScriptedModule(passing), progress), SETTINGS
@@ -234,14 +210,14 @@ def test_a_gateway_that_hangs_delays_no_document(monkeypatch):
 
 
 def test_ids_are_escaped_in_the_address(gateway):
-    with closing(GatewayProgress(url_of(gateway) + "/")) as progress:
+    with closing(GatewayProgress(gateway.url + "/")) as progress:
         progress.final("a/b?c", succeeded=True)
 
     assert gateway.told[0][0] == "/envelopes/a%2Fb%3Fc/final"
 
 
 def test_a_login_in_the_address_of_a_gateway_is_sent_as_a_header(gateway):
-    with closing(GatewayProgress(url_of(gateway).replace("://", "://user:p%40ss@"))) as progress:
+    with closing(GatewayProgress(gateway.url.replace("://", "://user:p%40ss@"))) as progress:
         progress.final("s1", succeeded=True)
 
     assert gateway.logins == [f"Basic {b64encode(b'user:p@ss').decode()}"]
