@@ -11,9 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from airflow.providers.openlineage.extractors.base import DefaultExtractor
+from airflow.sdk.exceptions import AirflowException
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 from openlineage.client.serde import Serde
 
+from pipestream.drain.report import DrainFailure
 from pipestream_airflow.ingest_operator import IngestOperator
 from pipestream_testing.lineage_events import datasets_of, find_faults
 from pipestream_testing.pipeline import Pipeline
@@ -38,16 +41,8 @@ def test_the_event_of_a_drain_names_topics_store_and_ledger_with_their_counts(ta
     task.execute(context())
 
     lineage = task.get_openlineage_facets_on_complete(None)
-    event = RunEvent(
-        eventTime=datetime.now(UTC).isoformat(),
-        eventType=RunState.COMPLETE,
-        run=Run(runId=str(uuid.uuid4())),
-        job=Job(namespace="default", name="drain"),
-        inputs=lineage.inputs,
-        outputs=lineage.outputs,
-    )
 
-    written = json.loads(Serde.to_json(event))
+    written = json.loads(Serde.to_json(event_of(lineage, RunState.COMPLETE)))
     assert find_faults(written) == []
     assert datasets_of(written) == {
         "inputs": {"kafka://broker:9092 intake.files": 12, "s3://documents /": None},
@@ -65,6 +60,31 @@ def test_a_task_that_did_nothing_names_no_datasets(task):
     for each in (task, ingest):
         lineage = each.get_openlineage_facets_on_complete(None)
         assert (lineage.inputs, lineage.outputs) == ([], [])
+
+
+@pytest.mark.usefixtures("nothing_against_it")
+def test_the_event_of_a_drain_that_fails_keeps_to_the_specification_and_names_no_datasets(task, spark, context):
+    """The provider asks the operator itself. What a drain did before it failed is in the ledger."""
+    spark.tell(DrainFailure("a range failed", transient=True).to_fields(), exit_code=1)
+    with pytest.raises(AirflowException):
+        task.execute(context())
+
+    lineage = DefaultExtractor(task).extract_on_failure(None)
+
+    written = json.loads(Serde.to_json(event_of(lineage, RunState.FAIL)))
+    assert find_faults(written) == []
+    assert datasets_of(written) == {"inputs": {}, "outputs": {}}
+
+
+def event_of(lineage, state):
+    return RunEvent(
+        eventTime=datetime.now(UTC).isoformat(),
+        eventType=state,
+        run=Run(runId=str(uuid.uuid4())),
+        job=Job(namespace="default", name="drain"),
+        inputs=lineage.inputs,
+        outputs=lineage.outputs,
+    )
 
 
 def test_an_event_that_breaks_the_specification_is_found():
