@@ -111,16 +111,6 @@ def chain(settings, unique, tmp_path, collector):
     return made
 
 
-def way_of(collector):
-    """Return the names of a trace's spans from the caller on, each below the one before, without those of modules."""
-    spans = {each.parent_id: each for each in collector.spans if not each.name.startswith("module")}
-    way, parent_id = [], CALLER
-    while parent_id in spans:
-        way.append(spans[parent_id].name)
-        parent_id = spans[parent_id].span_id
-    return way
-
-
 def hand_over(address, datasource_id):
     request = IntakeHandoffRequest(datasource_id=datasource_id)
     request.stream.document.doc_id = "a"
@@ -155,7 +145,7 @@ def test_one_trace_follows_a_document_from_an_engine_over_a_sidecar_to_a_batch(
     drain_in_a_process(chain, config_file, collector, third)
 
     assert {each.trace_id for each in collector.spans} == {TRACE}
-    assert way_of(collector) == ["process first", "process second", "process third"]
+    assert collector.way_from(CALLER) == ["process first", "process second", "process third"]
     (end,) = chain.read(f"pipestream.{unique}.happy-end")
     assert end.stream.metadata.trace_id == TRACE
 
@@ -178,7 +168,7 @@ def test_one_trace_follows_a_document_that_a_sidecar_hands_to_an_engine(chain, t
 
     assert {each.trace_id for each in collector.spans} == {TRACE}
     # Of each node, the span of the sidecar and below it that of the engine.
-    assert way_of(collector) == ["process first"] * 2 + ["process second"] * 2
+    assert collector.way_from(CALLER) == ["process first"] * 2 + ["process second"] * 2
     (record,) = chain.read(f"pipestream.{unique}.third")
     assert record.stream.metadata.trace_id == TRACE
 
@@ -230,7 +220,7 @@ def test_one_trace_follows_an_upload_over_the_outbox_and_intake_to_its_end(chain
         sidecar.kill()
 
     assert {each.trace_id for each in collector.spans} == {TRACE}
-    assert way_of(collector) == [f"upload {unique}", "process first", "process second"]
+    assert collector.way_from(CALLER) == [f"upload {unique}", "process first", "process second"]
 
 
 def test_an_upload_passes_a_trace_on_without_a_collector_of_its_own(settings, chain, tmp_path, unique):

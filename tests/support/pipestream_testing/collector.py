@@ -30,6 +30,15 @@ class Collector:
     address: str = ""
     spans: list[KeptSpan] = field(default_factory=list)
 
+    def way_from(self, parent_id: str) -> list[str]:
+        """Return the names of a trace's spans from a caller on, each below the one before, without those of modules."""
+        spans = {each.parent_id: each for each in self.spans if not each.name.startswith("module")}
+        way = []
+        while parent_id in spans:
+            way.append(spans[parent_id].name)
+            parent_id = spans[parent_id].span_id
+        return way
+
     def take(self, body: bytes) -> None:
         request = ExportTraceServiceRequest.FromString(body)
         for resource in request.resource_spans:
