@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pipestream.telemetry.tracing import header_of, span, trace_id_of
+from pipestream.telemetry.tracing import TRACEPARENT, header_of, span, trace_id_of, trace_metadata
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
@@ -28,6 +28,15 @@ def test_without_an_exporter_and_without_a_header_nothing_is_traced():
 def test_a_header_that_is_not_a_trace_is_not_passed_on(header):
     with span("process a", header) as traced:
         assert header_of(traced) == ""
+
+
+def test_a_call_carries_the_trace_of_the_open_span_and_without_one_that_of_the_stream():
+    with span("process a", PARENT):
+        assert trace_metadata("", "stream-1") == trace_metadata("f" * 32, "stream-1") == [(TRACEPARENT, PARENT)]
+
+    ((name, value),) = trace_metadata(TRACE, "stream-1")
+    assert (name, value.split("-")[1]) == (TRACEPARENT, TRACE)
+    assert trace_metadata("", "stream-1") == trace_metadata("no trace", "stream-1") == []
 
 
 EXPORTING = f"""
