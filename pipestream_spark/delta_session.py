@@ -18,7 +18,5 @@ def delta_session(app_name: str) -> SparkSession:
         # The ledger's tables are small: with the defaults every query runs fifty tasks or more.
         .config("spark.databricks.delta.snapshotPartitions", "1")
         .config("spark.sql.shuffle.partitions", "2")
-        # VACUUM lists folders with this many tasks, 10,000 by default.
-        .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
         .getOrCreate()
     )
