@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections import Counter
 from contextlib import closing
+from pathlib import Path
+from urllib.request import urlopen
 
 import psutil
 import pytest
@@ -59,6 +62,14 @@ def start_job(pipeline, stack, tmp_path, request):
         log.close()
 
 
+def received(job, topic):
+    """Return how many records of a topic the metrics of a job have."""
+    (address,) = re.findall(r"/metrics and /health at (\S+)", Path(f"/proc/{job.pid}/fd/2").read_text())
+    page = urlopen(f"http://{address}/metrics", timeout=60).read().decode()
+    line = f'pipestream_messages_received_total{{queue="{topic}",transport="kafka"}} '
+    return sum(float(each.removeprefix(line)) for each in page.splitlines() if each.startswith(line))
+
+
 def kill_spark(job):
     """Kill the JVM of a job, as the kernel would for its memory."""
     for process in psutil.Process(job.pid).children(recursive=True):
@@ -78,6 +89,8 @@ def test_the_job_streams_every_topic_even_if_spark_dies_and_ends_cleanly(pipelin
         kill_spark(job)
     pipeline.send(intake, ["c"])
     wait_until(lambda: len(pipeline.doc_ids(end)) == 3, "nothing more came through", timeout_s=400)
+    # Counted by its workers. Of a try that died with its Spark the counts are lost.
+    wait_until(lambda: received(job, intake) >= 1 + 2 * (not spark_dies), "its metrics do not show the documents")
     job.send_signal(signal.SIGTERM)
 
     assert job.wait(180) == 0
