@@ -40,11 +40,21 @@ def counts_since(before: Counted) -> str:
 
 
 def add_counts(text: str) -> None:
-    """Count in this process what another one has counted. ``text`` is from ``counts_since``."""
+    """Count in this process what another one has counted.
+
+    A metric that is another one here is left out: the other process may have another version, and has done its work.
+
+    :param text: from ``counts_since``.
+    """
     for name, labels, values in json.loads(text) if text else ():
-        for number, value in zip(_numbers(_CARRIED[name].labels(*labels)), values, strict=True):
-            if value:
-                number.inc(value)
+        metric = _CARRIED.get(name)
+        if metric is None or len(labels) != len(metric._labelnames):
+            continue
+        numbers = _numbers(metric.labels(*labels))
+        if len(numbers) == len(values):
+            for number, value in zip(numbers, values, strict=True):
+                if value:
+                    number.inc(value)
 
 
 def _numbers(child: Any) -> list[Any]:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import uuid
 
+import pytest
 from prometheus_client import REGISTRY
 
 from pipestream.errors import ModuleTimeout
@@ -55,3 +57,16 @@ def test_a_process_that_counted_nothing_says_nothing():
     add_counts(said)
 
     assert said == ""
+
+
+@pytest.mark.parametrize(
+    "counted",
+    [["GONE", ["a"], [1.0]], ["MESSAGES_FAILED", ["a"], [1.0]], ["RUNTIME_DURATION", ["a"], [1.0, 1.0]]],
+    ids=["no such metric", "other labels", "other buckets"],
+)
+def test_a_metric_of_another_version_does_not_stop_the_others(counted):
+    queue = f"q{uuid.uuid4().hex[:8]}"
+
+    add_counts(json.dumps([counted, ["RUNTIME_ERRORS", [queue, "timeout"], [3.0]]]))
+
+    assert value("runtime_errors_total", queue=queue, error_type="timeout") == 3
