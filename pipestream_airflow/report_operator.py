@@ -13,7 +13,7 @@ from pipestream.ledger import Ledger
 from pipestream.settings import load_settings
 from pipestream.times import to_utc
 from pipestream.views.letter_notice import find_notice
-from pipestream.views.run_summary import is_entry_of, summarize_entries
+from pipestream.views.run_summary import prefix_of_tasks, summarize_entries
 from pipestream_airflow.drain_links import page_url
 from pipestream_airflow.notify import find_notifiers, notify
 
@@ -56,8 +56,11 @@ class ReportOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         run_name = f"{context['dag'].dag_id}/{context['run_id']}"
         settings = load_settings()
-        entries = Ledger(settings).entries(since=_begin_of(context))
-        summary = summarize_entries(run_name, [entry for entry in entries if is_entry_of(run_name, entry)])
+        # Not those of other graphs and runs: a day of topics that stream has many thousand.
+        entries = Ledger(settings).entries(
+            graph_id=self.graph_id, run_prefix=prefix_of_tasks(run_name), since=_begin_of(context)
+        )
+        summary = summarize_entries(run_name, entries)
         for line in summary.describe():
             self.log.info("%s", line)
         if self.graph_file:

@@ -96,14 +96,21 @@ def rows(table: DeltaTable | None, predicate: str | None) -> list[dict[str, Any]
 
 
 def all_hold(
-    *, since: tuple[str, datetime] | None = None, until: tuple[str, datetime] | None = None, **wanted: str | None
+    *,
+    since: tuple[str, datetime] | None = None,
+    until: tuple[str, datetime] | None = None,
+    begins: tuple[str, str] | None = None,
+    **wanted: str | None,
 ) -> str | None:
     """Return the predicate that every column with a value has it; None where nothing is wanted.
 
     :param since: a column, and the earliest time it may have. Files that end before it are not even opened.
     :param until: a column, and the time that it must lie before.
+    :param begins: a column, and what its texts begin with.
     """
     parts = [_equal(name, value) for name, value in wanted.items() if value is not None]
+    if begins is not None:
+        parts.append(f"starts_with({begins[0]}, {_quoted(begins[1])})")
     for limit, sign in ((since, ">="), (until, "<")):
         if limit is not None:
             column, moment = limit
@@ -163,5 +170,9 @@ def _explain(place: str, error: Exception) -> StoreUnavailable | StoreRefused | 
 
 
 def _equal(column: str, value: str) -> str:
+    return f"{column} = {_quoted(value)}"
+
+
+def _quoted(value: str) -> str:
     escaped = value.replace("'", "''")
-    return f"{column} = '{escaped}'"
+    return f"'{escaped}'"

@@ -176,19 +176,31 @@ class Ledger:
         *,
         lane: str | None = None,
         topic: str | None = None,
+        graph_id: str | None = None,
         run_id: str | None = None,
+        run_prefix: str | None = None,
         plan_id: str | None = None,
         since: datetime | None = None,
     ) -> list[Entry]:
         """Return entries, oldest first per partition.
 
+        :param graph_id: only those of a graph, its backfills included.
+        :param run_prefix: only those of runs whose ids begin so.
         :param since: only those recorded then or later. Without it all of the history is read; with it only what is
             newer, which is what a run that asks for its own entries wants.
         """
         from pipestream.ledger.tables import entry_from_row
 
         after = ("entered_at", since) if since else None
-        predicate = all_hold(lane=lane, topic=topic, run_id=run_id, plan_id=plan_id, since=after)
+        predicate = all_hold(
+            lane=lane,
+            topic=topic,
+            graph_id=graph_id,
+            run_id=run_id,
+            plan_id=plan_id,
+            since=after,
+            begins=("run_id", run_prefix) if run_prefix else None,
+        )
         found = [entry_from_row(row) for row in rows(self._place.find(ENTRIES), predicate)]
         return sorted(found, key=lambda e: (e.lane, e.range.topic, e.range.partition, e.entered_at, e.range.start))
 

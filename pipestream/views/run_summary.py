@@ -60,9 +60,9 @@ class RunSummary:
         return [f"{self.run}: {total}", *lines, f"documents out: {out}"]
 
 
-def is_entry_of(run_name: str, entry: Entry) -> bool:
-    """Tell whether a run of Airflow recorded an entry: its tasks' runs are called ``DAG/RUN/TASK``."""
-    return entry.run_id.startswith(f"{run_name}/")
+def prefix_of_tasks(run_name: str) -> str:
+    """Return what the run ids of the tasks of a run of Airflow begin with: they are called ``DAG/RUN/TASK``."""
+    return f"{run_name}/"
 
 
 def summarize_entries(run: str, entries: Sequence[Entry]) -> RunSummary:

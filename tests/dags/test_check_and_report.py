@@ -16,6 +16,7 @@ from pipestream.errors import SettingsInvalid
 from pipestream.graph.load import load_graph
 from pipestream.leases import open_lease_store
 from pipestream.leases.store import DesiredState
+from pipestream.ledger import Ledger
 from pipestream.settings import Settings
 from pipestream.views.age import forecast_age
 from pipestream.views.standing import Standing, TopicStanding
@@ -88,7 +89,7 @@ def dag(pipeline, config_file, monkeypatch):
 
 
 @pytest.mark.stack
-def test_a_run_skips_what_is_idle_and_reports_what_it_drained(pipeline, dag, unique, capsys):
+def test_a_run_skips_what_is_idle_and_reports_what_it_drained(pipeline, dag, unique, capsys, monkeypatch):
     intake, second = f"intake.{unique}", f"pipestream.{unique}.second"
     drains = {task.task_id: task for task in dag.tasks if task.task_id.startswith("drain_")}
     run = Run(dag)
@@ -107,8 +108,13 @@ def test_a_run_skips_what_is_idle_and_reports_what_it_drained(pipeline, dag, uni
     pipeline.send(intake, ["of another run"])
     pipeline.drain(intake, f"{dag.dag_id}/manual__10/drain_intake_{unique}")
 
+    read, entries = Ledger.entries, []
+    monkeypatch.setattr(
+        Ledger, "entries", lambda *args, **wanted: (entries.extend(found := read(*args, **wanted)), found)[1]
+    )
     report = run.report()
 
+    assert {entry.run_id.rpartition("/")[0] for entry in entries} == {f"{dag.dag_id}/manual__1"}, "and reads no others"
     assert [(each["topic"], each["documents_in"], each["dead_letters"]) for each in report["topics"]] == [
         (intake, 3, 0),
         (second, 3, 1),

@@ -139,6 +139,19 @@ def test_a_quote_in_an_id_is_only_a_quote(ledger):
     assert ledger.entries(run_id="x' OR '1'='1") == []
 
 
+def test_entries_are_found_by_what_the_ids_of_their_runs_begin_with(ledger):
+    for number, run_id in enumerate(["dag_1/it's%/a", "dag_1/it's%/b", "dag_1/it's%1/a", "dag-1/it's%/a"]):
+        ledger.enter([make_entry(number, number + 1, run_id=run_id)])
+
+    assert [e.run_id for e in ledger.entries(run_prefix="dag_1/it's%/")] == ["dag_1/it's%/a", "dag_1/it's%/b"]
+
+
+def test_entries_are_found_by_their_graph_its_backfills_included(ledger):
+    ledger.enter([make_entry(0, 1), make_entry(0, 2, lane="g@b"), make_entry(0, 3, lane="h", graph_id="h")])
+
+    assert [e.lane for e in ledger.entries(graph_id="g")] == ["g", "g@b"]
+
+
 def test_entries_are_found_by_the_time_they_were_entered(ledger):
     later = MADE_AT + timedelta(microseconds=1)
     ledger.enter([make_entry(0, 10)])
