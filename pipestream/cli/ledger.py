@@ -108,11 +108,15 @@ def plans(
     limit: LimitOption = 50,
     json: JsonOption = False,
 ) -> None:
-    """Show what runs planned to drain, newest first. A plan without entries was abandoned, or its run is not done."""
+    """Show what runs planned to drain, newest first, and why the work was cut into tasks as it was.
+
+    A plan without entries was abandoned, or its run is not done.
+    """
     from pipestream.views.ledger import plan_values
 
-    found = _open_ledger(read_settings()).plans(topic=topic, run_id=run, lane=lane)
-    newest = sorted(found, key=lambda p: (p.planned_at, p.plan_id), reverse=True)[: limit or None]
+    ledger = _open_ledger(read_settings())
+    found = ledger.plans(topic=topic, run_id=run, lane=lane)
+    newest = ledger.with_tasks(sorted(found, key=lambda p: (p.planned_at, p.plan_id), reverse=True)[: limit or None])
     if json:
         emit_json([plan_values(plan) for plan in newest])
         return
@@ -120,7 +124,7 @@ def plans(
         say("no plans")
         return
     show_table(
-        ["planned (UTC)", "lane", "topic", "slot", "ranges", "offsets", "graph", "run"],
+        ["planned (UTC)", "lane", "topic", "slot", "ranges", "offsets", "graph", "run", "tasks"],
         [
             [
                 plan.planned_at,
@@ -131,11 +135,12 @@ def plans(
                 sum(len(r) for r in plan.ranges),
                 plan.graph_hash[:12],
                 plan.run_id,
+                plan.tasks_reason,
             ]
             for plan in newest
         ],
         numbers=["offsets"],
-        fold=["ranges", "run"],
+        fold=["ranges", "run", "tasks"],
     )
     _say_left_out(len(found), len(newest))
 

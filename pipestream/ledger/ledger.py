@@ -244,8 +244,12 @@ class Ledger:
         return read(found, predicate, columns).cast(schema)
 
     def plans(self, *, lane: str | None = None, topic: str | None = None, run_id: str | None = None) -> list[Plan]:
-        """Return plans, oldest first."""
+        """Return plans, oldest first, as far as the table has them; see ``with_tasks``."""
         return self._plans.all(lane=lane, topic=topic, run_id=run_id)
+
+    def with_tasks(self, plans: Sequence[Plan]) -> list[Plan]:
+        """Return plans with how their work is cut into tasks, and why. That costs a request each."""
+        return self._plans.with_tasks(plans)
 
     def _commit(self, find_changes: Callable[[DeltaTable], tuple[Sequence[Entry], dict[str, int]]]) -> None:
         """Append entries and move heads, or change nothing.

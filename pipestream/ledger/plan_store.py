@@ -14,13 +14,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
 from deltalake.exceptions import CommitFailedError
 
-from pipestream.errors import DocumentMissing, LedgerBusy
+from pipestream.errors import DocumentMissing, LedgerBusy, OtherVersion
 from pipestream.kafka.records import OffsetRange
 from pipestream.known_fields import check_fields
 from pipestream.ledger.delta import TRIES, Place, all_hold, append, rows
@@ -91,6 +92,18 @@ class PlanStore:
         found = [plan_from_rows(own) for own in by_id.values()]
         return sorted(found, key=lambda p: (p.planned_at, p.plan_id))
 
+    def with_tasks(self, plans: Sequence[Plan]) -> list[Plan]:
+        """Return plans of the table with how their work is cut into tasks, and why, which only their objects say."""
+        found: dict[tuple[str, str], Plan] = {}
+        with self._open() as store:
+            for place in (0, 1):
+                left = [plan for plan in plans if (plan.plan_id, plan.lane) not in found]
+                objects = store.get_many([_keys(plan.plan_id, plan.lane)[place] for plan in left])
+                for plan, data in zip(left, objects, strict=True):
+                    if isinstance(data, bytes) and (whole := _decode_or_say(data, plan)).lane == plan.lane:
+                        found[plan.plan_id, plan.lane] = whole
+        return [found.get((plan.plan_id, plan.lane), plan) for plan in plans]
+
     def _list(self, store: ObjectStore, key: str, plan: Plan) -> None:
         """Append a plan's rows to the table, once, and note in its object that they are there."""
         from pipestream.ledger.tables import PLANS_SCHEMA, plan_rows
@@ -113,6 +126,14 @@ class PlanStore:
 
     def _open(self) -> ObjectStore:
         return open_store(self._settings.ledger_uri, self._settings)
+
+
+def _decode_or_say(data: bytes, listed: Plan) -> Plan:
+    """Return the plan of an object, or the listed one with the reason why the object cannot be read."""
+    try:
+        return _decode(data)[0]
+    except OtherVersion as error:
+        return replace(listed, tasks_reason=str(error))
 
 
 def _keys(plan_id: str, lane: str) -> tuple[str, str]:

@@ -59,6 +59,9 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "holder": plan.holder,
         "token": plan.token,
         "planned_at": plan.planned_at,
+        "sub_range_offsets": plan.sub_range_offsets,
+        "wave_offsets": plan.wave_offsets,
+        "tasks_reason": plan.tasks_reason,
     }
 
 

@@ -54,12 +54,14 @@ def test_a_connectors_relative_path_starts_from_the_folder_of_sources(run, appli
     assert ran.json()["published"] == 4
 
 
-def test_the_ledger_shows_what_a_run_did(run, applied, documents, unique):
+def test_the_ledger_shows_what_a_run_did(run, applied, documents, unique, monkeypatch):
+    monkeypatch.setenv("PIPESTREAM_SUB_RANGES", "always")
     run("ingest", "--graph", applied, "--datasource", unique, documents)
     run("drain", "--graph", applied, "--topic", f"intake.{unique}", "--run-id", "r1")
 
     entries = run("ledger", "entries", "--run", "r1", "--json").json()
     plans = run("ledger", "plans", "--run", "r1", "--json").json()
+    assert {plan["tasks_reason"].rpartition(": ")[2] for plan in plans} == {"the setting sub_ranges is always"}
     heads = run("ledger", "heads", "--lane", unique, "--json").json()
 
     assert sum(entry["records"] for entry in entries) == 4
@@ -68,7 +70,9 @@ def test_the_ledger_shows_what_a_run_did(run, applied, documents, unique):
     assert planned == {(entry["partition"], entry["start"], entry["end"]) for entry in entries}
     assert {(head["partition"], head["head"]) for head in heads} == {(e["partition"], e["end"]) for e in entries}
     assert "r1" in run("ledger", "entries").out
-    assert "r1" in run("ledger", "plans").out
+    shown = run("ledger", "plans").out
+    assert "r1" in shown
+    assert "sub-ranges" in shown
 
 
 def test_topics_show_lag_and_dead_letters(run, applied, documents, unique):

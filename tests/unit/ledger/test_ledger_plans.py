@@ -43,6 +43,15 @@ def test_a_plan_comes_back_whatever_its_id_looks_like(ledger):
     assert ledger.plans() == [strange]
 
 
+def test_plans_are_listed_with_how_their_work_is_cut_and_why(ledger):
+    cut = replace(plan("one"), sub_range_offsets=5, wave_offsets=20, tasks_reason="sub-ranges of 5 offsets")
+    same_id = replace(plan("one", minute=1), lane="other", tasks_reason="one task per partition")
+    for each in (cut, same_id, plan("two", minute=2)):
+        ledger.write_plan(each)
+
+    assert ledger.with_tasks(ledger.plans()) == [cut, same_id, plan("two", minute=2)]
+
+
 def test_a_plan_of_a_newer_version_is_refused_with_what_to_do(ledger, tmp_path):
     ledger.write_plan(plan("one"))
     [file] = (tmp_path / "plan_ids").rglob("*.json")
@@ -55,6 +64,8 @@ def test_a_plan_of_a_newer_version_is_refused_with_what_to_do(ledger, tmp_path):
         f"plan one|intake.a|0 was written by another version of Pipestream, and this is {VERSION}, which knows no "
         f"colour; run it with the version that made the plan, or under another id, which plans anew"
     )
+    [listed] = ledger.with_tasks(ledger.plans())
+    assert (listed.ranges, listed.tasks_reason) == (plan("one").ranges, str(caught.value))
 
 
 def test_a_plan_is_never_replaced(ledger):
