@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 
 from pipestream.errors import Overloaded, PipestreamError, RequestInvalid
 from pipestream.rpc.calls import count_call
+from pipestream.rpc.in_flight_bytes import InFlightBytes, StreamBytes
 from pipestream.rpc.status import ERROR_CODE, RpcStatus, details_of, status_of
 
 log = logging.getLogger(__name__)
@@ -27,11 +28,7 @@ _FREE = ("/grpc.health.",)
 """Calls of these services pass without a token and without a limit: whoever watches the server must get an answer."""
 
 
-class Malformed:
-    """Stands for a request whose bytes are not the message."""
-
-    def __init__(self, error: DecodeError) -> None:
-        self.error = error
+Deserialize = Callable[[bytes], Any]
 
 
 class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
@@ -41,8 +38,10 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
     coroutines more for every call.
     """
 
-    def __init__(self, max_calls: int, token: str = "") -> None:
+    def __init__(self, max_calls: int, max_bytes: int, token: str = "") -> None:
+        """:param max_bytes: of the requests in work; more are refused, and more of a stream wait."""
         self._max_calls = max_calls
+        self._bytes = InFlightBytes(max_bytes)
         self._expected = f"Bearer {token}" if token else ""
         self._active = 0
         self._closed = ""
@@ -62,6 +61,16 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
     def active(self) -> int:
         """How many calls are in progress."""
         return self._active
+
+    @property
+    def bytes_in_work(self) -> int:
+        """How many bytes of requests are in work."""
+        return self._bytes.now
+
+    @property
+    def streams_that_wait(self) -> int:
+        """How many streams are not read further until there is room for their next request."""
+        return self._bytes.waiting
 
     def close(self, reason: str) -> None:
         """Refuse every call from now on; those in progress go on."""
@@ -112,40 +121,45 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
         return False
 
     def _wrap(self, handler: Any, counted: str | None) -> Any:
-        """Return a handler that turns errors into status codes, and counts its calls under the name ``counted``."""
-        deserializer = _tolerant(handler.request_deserializer)
+        """Return a handler that turns errors into status codes, and counts its calls under the name ``counted``.
+
+        It gets the bytes of requests, so that it knows their size for nothing, and refuses them undecoded.
+        """
+        deserialize = handler.request_deserializer or _as_they_are
         serializer = handler.response_serializer
         if handler.request_streaming and handler.response_streaming:
-            behaviour = self._streaming(_checked(handler.stream_stream), counted)
-            return grpc.stream_stream_rpc_method_handler(behaviour, deserializer, serializer)
+            behaviour = self._both_streaming(handler.stream_stream, deserialize, counted)
+            return grpc.stream_stream_rpc_method_handler(behaviour, None, serializer)
         if handler.response_streaming:
-            behaviour = self._streaming(handler.unary_stream, counted)
-            return grpc.unary_stream_rpc_method_handler(behaviour, deserializer, serializer)
+            behaviour = self._streaming(handler.unary_stream, deserialize, counted)
+            return grpc.unary_stream_rpc_method_handler(behaviour, None, serializer)
         if handler.request_streaming:
-            behaviour = self._unary(_checked(handler.stream_unary), counted)
-            return grpc.stream_unary_rpc_method_handler(behaviour, deserializer, serializer)
-        behaviour = self._unary(handler.unary_unary, counted)
-        return grpc.unary_unary_rpc_method_handler(behaviour, deserializer, serializer)
+            raise NotImplementedError("no service of ours takes a stream and answers once")
+        behaviour = self._unary(handler.unary_unary, deserialize, counted)
+        return grpc.unary_unary_rpc_method_handler(behaviour, None, serializer)
 
-    def _unary(self, behaviour: Callable[..., Awaitable[Any]], counted: str | None) -> Any:
-        async def call(request: Any, context: grpc.aio.ServicerContext) -> Any:
+    def _unary(self, behaviour: Callable[..., Awaitable[Any]], deserialize: Deserialize, counted: str | None) -> Any:
+        async def call(data: bytes, context: grpc.aio.ServicerContext) -> Any:
             begun = self._enter(counted)
+            held_bytes = 0
             try:
-                _check(request)
-                return await behaviour(request, context)
+                if counted is not None:
+                    self._bytes.take(len(data))
+                    held_bytes = len(data)
+                return await behaviour(_decode(data, deserialize), context)
             except BaseException as error:
                 await _abort(context, error)
             finally:
+                self._bytes.give_back(held_bytes)
                 self._leave(counted, begun, context)
 
         return call
 
-    def _streaming(self, behaviour: Callable[..., Any], counted: str | None) -> Any:
-        async def call(request: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
+    def _streaming(self, behaviour: Callable[..., Any], deserialize: Deserialize, counted: str | None) -> Any:
+        async def call(data: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
             begun = self._enter(counted)
             try:
-                _check(request)
-                answers = behaviour(request, context)
+                answers = behaviour(_decode(data, deserialize), context)
                 if hasattr(answers, "__aiter__"):
                     async for answer in answers:
                         yield answer
@@ -156,6 +170,30 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
             except BaseException as error:
                 await _abort(context, error)
             finally:
+                self._leave(counted, begun, context)
+
+        return call
+
+    def _both_streaming(self, behaviour: Callable[..., Any], deserialize: Deserialize, counted: str | None) -> Any:
+        async def call(requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
+            begun = self._enter(counted)
+            held = StreamBytes(self._bytes)
+
+            async def each() -> AsyncIterator[Any]:
+                async for data in requests:
+                    await held.take(len(data))
+                    yield _decode(data, deserialize)
+
+            try:
+                async for answer in behaviour(each(), context):
+                    yield answer
+                    held.answered()
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                await _abort(context, error)
+            finally:
+                held.close()
                 self._leave(counted, begun, context)
 
         return call
@@ -175,34 +213,15 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
         count_call(counted, context.code(), time.perf_counter() - begun)
 
 
-def _tolerant(deserializer: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
-    """Return a deserializer that does not raise: grpc would answer UNKNOWN."""
-    if deserializer is None:
-        return None
-
-    def read(data: bytes) -> Any:
-        try:
-            return deserializer(data)
-        except DecodeError as error:
-            return Malformed(error)
-
-    return read
+def _as_they_are(data: bytes) -> bytes:
+    return data
 
 
-def _check(request: Any) -> None:
-    if isinstance(request, Malformed):
-        raise RequestInvalid(f"the request's bytes are not the message of this method: {request.error}")
-
-
-def _checked(behaviour: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a behaviour whose stream of requests raises at the first one that is malformed."""
-
-    async def each(requests: Any) -> AsyncIterator[Any]:
-        async for message in requests:
-            _check(message)
-            yield message
-
-    return lambda requests, context: behaviour(each(requests), context)
+def _decode(data: bytes, deserialize: Deserialize) -> Any:
+    try:
+        return deserialize(data)
+    except DecodeError as error:
+        raise RequestInvalid(f"the request's bytes are not the message of this method: {error}") from error
 
 
 def _refusing(handler: Any, status: RpcStatus, details: str) -> Any:
@@ -215,8 +234,6 @@ def _refusing(handler: Any, status: RpcStatus, details: str) -> Any:
         return grpc.stream_stream_rpc_method_handler(refuse)
     if handler.response_streaming:
         return grpc.unary_stream_rpc_method_handler(refuse)
-    if handler.request_streaming:
-        return grpc.stream_unary_rpc_method_handler(refuse)
     return grpc.unary_unary_rpc_method_handler(refuse)
 
 

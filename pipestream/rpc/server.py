@@ -39,6 +39,8 @@ class ServerOptions:
     """host:port; port 0 takes a free one."""
     max_calls: int
     max_message_bytes: int
+    max_in_flight_bytes: int
+    """Bytes of all requests in work; see ``grpc_in_flight_bytes``."""
     security: ServerSecurity = field(default_factory=ServerSecurity)
     stop_s: float = 30.0
     """How long a server that stops waits for the calls in progress."""
@@ -54,6 +56,7 @@ def server_options(settings: Settings, address: str, *, reuse_port: bool = False
         address,
         settings.grpc_max_calls,
         settings.grpc_max_message_bytes,
+        settings.grpc_in_flight_bytes,
         server_security(settings),
         settings.grpc_stop_s,
         reuse_port,
@@ -68,7 +71,7 @@ class RpcServer:
             from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
         self.options = options
-        self.gate = Gate(options.max_calls, options.security.token)
+        self.gate = Gate(options.max_calls, options.max_in_flight_bytes, options.security.token)
         self._server = grpc.aio.server(
             maximum_concurrent_rpcs=options.max_calls + _SPARE_CALLS,
             options=[

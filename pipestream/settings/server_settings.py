@@ -21,6 +21,13 @@ class GrpcSettings(SettingsGroup):
     grpc_max_message_bytes: int = Field(
         64 * 1024 * 1024, ge=1024, lt=2**31, description="Largest message that a gRPC server takes or sends."
     )
+    # Decoded, processed and written, a request takes up to five times its bytes: 2.5 GB at the very most.
+    grpc_in_flight_bytes: int = Field(
+        512 * 1024 * 1024,
+        ge=1024,
+        description="Bytes of the requests that one server process has in work at once; a call beyond gets "
+        "RESOURCE_EXHAUSTED, and a stream is not read further until there is room. A request alone is always taken.",
+    )
     grpc_stop_s: float = Field(
         30.0, ge=0, description="How long a server that stops waits for the calls that it has accepted."
     )

@@ -44,7 +44,7 @@ class Answers:
                 raise TimeoutError
             case "bug":
                 raise KeyError("a secret")
-            case "wait":
+            case value if value.startswith("wait"):
                 self.waiting.set()
                 await self.go_on.wait()
         return request
@@ -65,7 +65,8 @@ class Answers:
 @asynccontextmanager
 async def serving(security=None, **options):
     answers = Answers()
-    given = {"address": "127.0.0.1:0", "max_calls": 4, "max_message_bytes": 100_000, "stop_s": 60, **options}
+    given = {"address": "127.0.0.1:0", "max_calls": 4, "max_message_bytes": 100_000, "stop_s": 60}
+    given |= {"max_in_flight_bytes": 1_000_000, **options}
     server = RpcServer(ServerOptions(**given, security=security or ServerSecurity()))
     server.add(answers.register, answers, NAME)
     port = await server.start()
@@ -172,6 +173,78 @@ def test_reflection_lists_the_services_and_health_answers_for_each():
     assert "grpc.health.v1.Health" in names
     assert status == health_pb2.HealthCheckResponse.SERVING
     assert unknown is Code.NOT_FOUND
+
+
+def test_a_call_for_which_there_are_too_many_bytes_in_work_is_refused_with_the_reason():
+    large = StringValue(value="x" * 600)
+
+    async def run():
+        async with (
+            serving(max_in_flight_bytes=1_000) as (_, answers, address),
+            open_aio_channel(address) as channel,
+        ):
+            accepted = say(channel)(StringValue(value="wait" + "x" * 600))
+            await asyncio.wait_for(answers.waiting.wait(), 30)
+            refused = await failure_of(say(channel)(large))
+            health = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+            small = (await say(channel)(StringValue(value="small"))).value
+            answers.go_on.set()
+            await accepted
+            return refused, health.status, small, (await say(channel)(large)).value
+
+    refused, health, small, later = asyncio.run(run())
+
+    assert refused.code() is Code.RESOURCE_EXHAUSTED
+    assert "grpc_in_flight_bytes" in refused.details()
+    assert dict(refused.trailing_metadata())[ERROR_CODE] == "RESOURCE_EXHAUSTED"
+    assert (health, small, later) == (health_pb2.HealthCheckResponse.SERVING, "small", large.value)
+
+
+def test_a_call_larger_than_the_bound_is_taken_where_it_is_alone():
+    async def run():
+        async with serving(max_in_flight_bytes=10) as (_, _, address), open_aio_channel(address) as channel:
+            return [(await say(channel)(StringValue(value="x" * 600))).value for _ in range(2)]
+
+    assert asyncio.run(run()) == ["x" * 600] * 2
+
+
+def test_calls_that_fail_or_are_not_the_message_leave_no_bytes_in_work():
+    async def run():
+        async with serving(max_in_flight_bytes=1_000) as (server, _, address), open_aio_channel(address) as channel:
+            await failure_of(say(channel)(StringValue(value="bug")))
+            garbled = channel.unary_unary(f"/{NAME}/Say", lambda data: data, StringValue.FromString)
+            await failure_of(garbled(b"\xff" * 900))
+            stream = each(channel)(iter([StringValue(value="x" * 300), StringValue(value="bug")]))
+            with pytest.raises(grpc.aio.AioRpcError):
+                [answer async for answer in stream]
+            await server.gate.wait_idle(30)
+            return server.gate.bytes_in_work
+
+    assert asyncio.run(run()) == 0
+
+
+async def all_of(stream):
+    return [answer.value async for answer in stream]
+
+
+def test_a_stream_is_not_read_further_until_there_is_room():
+    async def run():
+        async with (
+            serving(max_in_flight_bytes=1_000) as (server, answers, address),
+            open_aio_channel(address) as channel,
+        ):
+            accepted = say(channel)(StringValue(value="wait" + "x" * 600))
+            await asyncio.wait_for(answers.waiting.wait(), 30)
+            stream = each(channel)(iter([StringValue(value="y" * 600)] * 3))
+            reading = asyncio.ensure_future(all_of(stream))
+            while not server.gate.streams_that_wait:
+                await asyncio.sleep(0.01)
+            was_answered = reading.done()
+            answers.go_on.set()
+            await accepted
+            return was_answered, await reading, server.gate.bytes_in_work
+
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == (False, ["y" * 600] * 3, 0)
 
 
 def test_the_health_of_a_server_follows_what_the_server_says_of_itself():
