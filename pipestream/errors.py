@@ -281,9 +281,10 @@ class TimeBudgetSpent(TransientError):
 
     concerns = Concern.RECORD
 
-    def __init__(self, node_id: str) -> None:
-        self.node_id = node_id
-        super().__init__(f"the time budget of the document ended at node {node_id}; repeat it with more time")
+    def __init__(self, place: str) -> None:
+        """:param place: what it was at then, such as ``node first``."""
+        self.place = place
+        super().__init__(f"the time budget of the document ended at {place}; repeat it with more time")
 
 
 class Overloaded(TransientError):

@@ -7,13 +7,14 @@ is paused there, a module is not installed there. No document is to blame for th
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pipestream.documents.references import content_key, stream_key, variant_key
-from pipestream.errors import ModuleDown, ModuleFailed
+from pipestream.errors import ModuleDown, ModuleFailed, TimeBudgetSpent
 from pipestream.objects.store import open_store
 from pipestream.wire import DocumentReference, PipeStream
 
@@ -34,24 +35,39 @@ class EngineNotReady(Exception):
 
 
 def call_when_ready(
-    call: Callable[[], None], engine: str, wait_s: float, sleep: Callable[[float], None] = time.sleep
+    call: Callable[[float], None],
+    engine: str,
+    wait_s: float,
+    timeout_s: float,
+    deadline: float | None = None,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Call an engine, again and again while it is not ready.
 
-    :param call: raises ``EngineNotReady`` while it is not.
+    :param call: makes one call, in the seconds that it is given; raises ``EngineNotReady`` while the engine is not.
     :param engine: its name in the error.
+    :param timeout_s: how long each call may take.
+    :param deadline: when nobody waits any more, by ``time.monotonic``; no call goes on after it.
     :raises ModuleDown: it was not ready for ``wait_s``.
+    :raises TimeBudgetSpent: the deadline passed.
     """
-    deadline = time.monotonic() + wait_s
+    waited_until = time.monotonic() + wait_s
     pause_s = _PAUSE_S
     while True:
+        left_s = _left_s(deadline)
+        if left_s <= 0:
+            raise TimeBudgetSpent(engine)
         try:
-            return call()
+            return call(min(timeout_s, left_s))
         except EngineNotReady as error:
-            if time.monotonic() + pause_s > deadline:
+            if time.monotonic() + pause_s > waited_until:
                 raise ModuleDown(engine, str(error), wait_s) from None
-        sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets
+        sleep(max(0.0, min(pause_s * random.uniform(0.5, 1.0), _left_s(deadline))))  # noqa: S311 - not for secrets
         pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+
+def _left_s(deadline: float | None) -> float:
+    return math.inf if deadline is None else deadline - time.monotonic()
 
 
 def check_processed(answer: ProcessNodeResponse, engine: str) -> None:

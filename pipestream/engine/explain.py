@@ -193,7 +193,9 @@ class _Tracer(Conditions):
 class _NoEngine:
     """Stands in for a remote engine, and is not called."""
 
-    def process(self, stream: PipeStream, idempotency_key: str, timeout_s: float) -> None:
+    def process(
+        self, stream: PipeStream, idempotency_key: str, timeout_s: float, deadline: float | None = None
+    ) -> None:
         """Take the stream and do nothing."""
 
 

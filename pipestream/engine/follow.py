@@ -133,7 +133,7 @@ def process_with_retries(
         except TransientError as error:
             if deadline is not None and time.monotonic() >= deadline:
                 # The caller's time is over, not the document's chance: whoever has more time may succeed.
-                raise TimeBudgetSpent(stream.current_node_id) from error
+                raise TimeBudgetSpent(f"node {stream.current_node_id}") from error
             policy = retry_policy(graph.node_by_id.get(stream.current_node_id), settings)
             if attempt == policy.max_attempts and isinstance(error, StoreUnavailable):
                 raise

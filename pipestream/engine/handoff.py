@@ -88,12 +88,15 @@ class EngineHandoff:
         self._channel = open_channel(target, security)
         self._stub: Any = EngineV1ServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
-    def process(self, stream: PipeStream, idempotency_key: str, timeout_s: float) -> None:
+    def process(
+        self, stream: PipeStream, idempotency_key: str, timeout_s: float, deadline: float | None = None
+    ) -> None:
         """Return once the engine has taken the stream, and will not lose it.
 
         :raises ModuleDown: it is not there, or not ready, and that did not change in time.
         :raises ModuleUnavailable: it is there, and the same call may succeed later.
         :raises ModuleFailed: it refuses the stream.
+        :raises TimeBudgetSpent: the deadline passed while the engine was waited for.
         """
         sent = PipeStream()
         sent.CopyFrom(sendable(stream, self._settings))
@@ -102,7 +105,14 @@ class EngineHandoff:
         sent.metadata.ClearField("trace_id")
         trace = trace_metadata(stream.metadata.trace_id, stream.stream_id)
         metadata = [(IDEMPOTENCY_KEY, idempotency_key), *trace]
-        call_when_ready(lambda: self._call(sent, metadata, timeout_s), self._name, self._wait_s, sleep=self._sleep)
+        call_when_ready(
+            lambda left_s: self._call(sent, metadata, left_s),
+            self._name,
+            self._wait_s,
+            timeout_s,
+            deadline,
+            sleep=self._sleep,
+        )
 
     def close(self) -> None:
         """Give the connection back."""

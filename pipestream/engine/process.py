@@ -127,7 +127,7 @@ def process_node(
 
     if node.engine:
         timeout_s = _timeout_s(node, services, deadline)
-        services.engine_of(node).process(stream, _idempotency_key(stream, node), timeout_s)
+        services.engine_of(node).process(stream, _idempotency_key(stream, node), timeout_s, deadline)
         return [Emission(Outcome.HANDED_OVER, stream, node.node_id)]
 
     started, begun = services.now(), time.perf_counter()
@@ -313,7 +313,7 @@ def _timeout_s(node: Node, services: Services, deadline: float | None) -> float:
         return own
     left_s = deadline - time.monotonic()
     if left_s <= 0:
-        raise TimeBudgetSpent(node.node_id)
+        raise TimeBudgetSpent(f"node {node.node_id}")
     return min(own, left_s)
 
 

@@ -36,17 +36,22 @@ class RemoteEngine:
         self._channel = open_channel(target, security)
         self._stub: Any = EngineV1ServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
-    def process(self, stream: PipeStream, idempotency_key: str, timeout_s: float) -> None:
+    def process(
+        self, stream: PipeStream, idempotency_key: str, timeout_s: float, deadline: float | None = None
+    ) -> None:
         """Return once the engine has taken the stream.
 
         :raises ModuleUnavailable: it could not be reached, or took too long.
         :raises ModuleDown: it cannot process any stream at the node, and that did not change in time.
         :raises ModuleFailed: it answered with an error.
+        :raises TimeBudgetSpent: the deadline passed while the engine was waited for.
         """
         request = ProcessNodeRequest(stream=sendable(stream, self._settings))
         trace = trace_metadata(stream.metadata.trace_id, stream.stream_id)
         metadata = [(IDEMPOTENCY_KEY, idempotency_key), *trace]
-        call_when_ready(lambda: self._call(request, metadata, timeout_s), self._name, self._wait_s)
+        call_when_ready(
+            lambda left_s: self._call(request, metadata, left_s), self._name, self._wait_s, timeout_s, deadline
+        )
 
     def _call(self, request: ProcessNodeRequest, metadata: list[tuple[str, str]], timeout_s: float) -> None:
         try:

@@ -130,11 +130,13 @@ class _Transports:
         self._guard = threading.Lock()
         self._turns = threading.BoundedSemaphore(most)
 
-    def process(self, stream: PipeStream, idempotency_key: str, timeout_s: float) -> None:
+    def process(
+        self, stream: PipeStream, idempotency_key: str, timeout_s: float, deadline: float | None = None
+    ) -> None:
         with self._turns:
             transport = self._take()
             try:
-                transport.process(stream, idempotency_key, timeout_s)
+                transport.process(stream, idempotency_key, timeout_s, deadline)
             finally:
                 with self._guard:
                     self._free.append(transport)

@@ -21,6 +21,11 @@ FORWARDED = "pipestream-forwarded"
 # Metadata of the connection, which the next one has of its own.
 _OF_THE_CONNECTION = ("user-agent", "authorization", "content-type", "te")
 
+# A caller without a deadline gives the owner all the time it takes. If the owner's machine is gone, or its process is
+# stopped, nothing would end the call: so it has to answer pings. Servers allow one every 10 s.
+_PING_S = 15.0
+_PONG_S = 10.0
+
 Response = TypeVar("Response", bound=Message)
 
 
@@ -44,6 +49,7 @@ class Forwarder:
 
         :param method: the full name, ``/package.Service/Method``.
         :param metadata: of the call that came here; the idempotency key and the trace travel on.
+        :param timeout_s: what is left of the caller's time; None: it has set no deadline.
         :raises NotOwner: the call was handed on before, or nobody is known to have the slot.
         :raises grpc.aio.AioRpcError: the owner's answer is an error. ``relay`` passes it on.
         """
@@ -78,13 +84,23 @@ class Forwarder:
             raise error
         channel = self._channels.get(error.owner)
         if channel is None:
-            channel = self._channels[error.owner] = open_aio_channel(error.owner, self._security)
+            channel = self._channels[error.owner] = open_aio_channel(error.owner, self._security, _ping_options())
         return channel
 
     async def close(self) -> None:
         for channel in self._channels.values():
             await channel.close()
         self._channels.clear()
+
+
+def _ping_options() -> list[tuple[str, int]]:
+    return [
+        ("grpc.keepalive_time_ms", int(_PING_S * 1000)),
+        ("grpc.keepalive_timeout_ms", int(_PONG_S * 1000)),
+        # By default two pings, and then none until there is data again; and a minute to answer each.
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.ping_timeout_ms", int(_PONG_S * 1000)),
+    ]
 
 
 def _pass_on(metadata: Sequence[tuple[str, str | bytes]]) -> tuple[tuple[str, str | bytes], ...]:

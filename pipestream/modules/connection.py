@@ -216,7 +216,7 @@ def _left_s(context: ModuleContext) -> float:
         return float("inf")
     left_s = context.deadline - time.monotonic()
     if left_s <= 0:
-        raise TimeBudgetSpent(context.node_id)
+        raise TimeBudgetSpent(f"node {context.node_id}")
     return left_s
 
 

@@ -21,10 +21,14 @@ _HOST_PORT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re
 class EdgeTransport(Protocol):
     """Sends streams. Threads do not share one."""
 
-    def process(self, stream: PipeStream, idempotency_key: str, timeout_s: float) -> None:
+    def process(
+        self, stream: PipeStream, idempotency_key: str, timeout_s: float, deadline: float | None = None
+    ) -> None:
         """Return once the other side has the stream, and will not lose it.
 
         :param idempotency_key: the same for every repeat of the same work.
+        :param timeout_s: how long a call may take.
+        :param deadline: when nobody waits any more, by ``time.monotonic``; None: somebody waits as long as it takes.
         :raises ModuleUnavailable: it could not be reached, or took longer than ``timeout_s``; it is tried again.
         :raises ModuleFailed: it refused the stream, which then fails at this node.
         """

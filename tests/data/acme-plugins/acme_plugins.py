@@ -66,7 +66,9 @@ class FileTransport:
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    def process(self, stream: PipeStream, idempotency_key: str, timeout_s: float) -> None:
+    def process(
+        self, stream: PipeStream, idempotency_key: str, timeout_s: float, deadline: float | None = None
+    ) -> None:
         try:
             with self._file.open("a") as file:
                 file.write(f"{idempotency_key} {stream.document.search_metadata.title}\n")

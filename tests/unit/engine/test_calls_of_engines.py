@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -9,7 +10,7 @@ import pytest
 
 from pipestream.engine.handoff import EngineHandoff
 from pipestream.engine.remote import RemoteEngine
-from pipestream.errors import ModuleDown, ModuleFailed
+from pipestream.errors import ModuleDown, ModuleFailed, TimeBudgetSpent
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import IntakeHandoffResponse, ProcessNodeResponse
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import (
     EngineV1ServiceServicer,
@@ -29,6 +30,7 @@ class ScriptedEngine(EngineV1ServiceServicer):
     def __init__(self):
         self.answers = []
         self.taken = []
+        self.left_s = []
 
     def IntakeHandoff(self, request, context):  # noqa: N802 - the protocol's name
         return self._answer(request, context)
@@ -38,6 +40,7 @@ class ScriptedEngine(EngineV1ServiceServicer):
 
     def _answer(self, request, context):
         self.taken.append(request)
+        self.left_s.append(context.time_remaining())
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, grpc.StatusCode):
             context.abort(answer, "not now")
@@ -101,6 +104,22 @@ def test_an_engine_that_does_not_become_ready_blames_no_document(engine, caller)
         caller.process(stream(), "key", 30)
 
     assert len(engine.taken) > 1
+
+
+def test_an_engine_that_is_not_ready_is_waited_for_no_longer_than_the_caller_waits(engine, caller):
+    engine.answers = [caller.not_ready]
+
+    with pytest.raises(TimeBudgetSpent, match="ended at engine"):
+        caller.process(stream(), "key", 30, time.monotonic() + 1.0)
+
+
+def test_a_call_of_an_engine_has_the_time_that_its_caller_has_left(engine, caller):
+    engine.answers = [caller.not_ready, caller.taken]
+    deadline = time.monotonic() + 200
+
+    caller.process(stream(), "key", 300, deadline)
+
+    assert [left_s for left_s in engine.left_s if left_s > 200] == []
 
 
 def test_a_document_that_is_refused_fails_at_once(engine, caller):
