@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -28,6 +29,7 @@ from pipestream.repository_server.bodies import (
     sign,
     spool,
 )
+from pipestream.repository_server.bounded_requests import BoundedRequests
 from pipestream.repository_server.documents import make_document, make_webhook_document
 from pipestream.telemetry.endpoint import metrics_page
 from pipestream.telemetry.health import LIVE_PATH, Health
@@ -72,6 +74,7 @@ class HttpDesk:
                 Route("/metrics", self._metrics),
             ],
             exception_handlers={HTTPException: _explain_http},
+            middleware=[Middleware(BoundedRequests, most=self._settings.grpc_max_calls)],
         )
 
     async def _upload(self, request: Request) -> Answer:

@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 
 SERVICE = pb.DESCRIPTOR.services_by_name["PipeDocService"].full_name
 _POLL_S = 0.05
+# Beyond the requests in work: connections without one, and requests that are being refused. Past them uvicorn answers
+# 503 itself, and not in JSON.
+_SPARE_CONNECTIONS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,7 @@ def _make_web(desk: Desk, address: str, find_health: Callable[[], Health]) -> An
             access_log=False,
             lifespan="off",
             server_header=False,
-            limit_concurrency=settings.grpc_max_calls,
+            limit_concurrency=settings.grpc_max_calls + _SPARE_CONNECTIONS,
             timeout_graceful_shutdown=max(1, int(settings.grpc_stop_s)),
             **tls,
         )

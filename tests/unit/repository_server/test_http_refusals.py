@@ -60,6 +60,35 @@ def test_a_request_without_the_token_is_refused_before_its_datasource_is_looked_
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
+def test_requests_beyond_the_limit_are_refused_in_json_and_health_is_answered():
+    settings = Settings(repository_token="token", grpc_max_calls=1)
+    desk = NoServers(settings)
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(_work, *_):
+        arrived.set()
+        await go_on.wait()
+        raise DatasourceUnknown("files")
+
+    async def send():
+        desk.run = wait
+        transport = httpx.ASGITransport(HttpDesk(desk, lambda: Health(True)).app())
+        async with httpx.AsyncClient(transport=transport, base_url="http://repository") as client:
+            headers = {"Authorization": "Bearer token"}
+            first = asyncio.create_task(client.post("/uploads/files", content=b"x", headers=headers))
+            await arrived.wait()
+            second = await client.post("/uploads/files", content=b"x", headers=headers)
+            health = await client.get("/health")
+            go_on.set()
+            return (await first).status_code, second, health.status_code
+
+    first, second, health = asyncio.run(asyncio.wait_for(send(), 60))
+
+    assert (first, health) == (404, 200)
+    assert (second.status_code, second.json()["error"], second.headers["retry-after"]) == (503, "unavailable", "1")
+    assert "grpc_max_calls" in second.json()["reason"]
+
+
 def test_a_server_that_stops_says_so_and_its_metrics_need_no_token(ask):
     health = ask("GET", "/health")
 
