@@ -34,7 +34,7 @@ _OF_SETTINGS = "say it with kafka_bootstrap"
 _OF_RUNS = "the run chooses it, and a retry must find it again"
 _OF_TRANSACTIONS = "exactly once rests on it"
 _OF_PLANS = "a range is read from where its plan says, and only what is committed"
-_DECIDED = {
+DECIDED = {
     "bootstrap.servers": _OF_SETTINGS,
     "metadata.broker.list": _OF_SETTINGS,
     "client.id": "it is pipestream in the logs and quotas of every broker",
@@ -53,6 +53,7 @@ _DECIDED = {
     "partitioner": "records of a document must stay in its partition",
     "message.timeout.ms": "say it with kafka_timeout_s",
 }
+"""Options that nobody may set, and why."""
 
 
 def flatten(options: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
@@ -87,8 +88,8 @@ def refuse_unusable(options: Mapping[str, str]) -> None:
 
 
 def _find_problem(name: str, value: str) -> str:
-    if name in _DECIDED:
-        return f"{name} cannot be set: {_DECIDED[name]}"
+    if name in DECIDED:
+        return f"{name} cannot be set: {DECIDED[name]}"
     if name not in _ALLOWED:
         close = difflib.get_close_matches(name, _ALLOWED, n=1)
         hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(_ALLOWED))}"

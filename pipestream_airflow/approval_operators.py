@@ -17,7 +17,7 @@ from pipestream.errors import TerminalError
 from pipestream.graph.load import load_graph
 from pipestream_airflow.approval_form import ApprovalParams
 from pipestream_airflow.approval_work import do_work, find_work
-from pipestream_airflow.consul_hook import lease_settings
+from pipestream_airflow.connections import run_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,7 @@ class ApprovalDryRunOperator(BaseOperator):
         run_name = f"{context['dag'].dag_id}/{context['run_id']}"
         try:
             params = ApprovalParams.read(context["params"])
-            graph, (settings, _) = load_graph(Path(self.graph_file)), lease_settings(None)
+            graph, (settings, _) = load_graph(Path(self.graph_file)), run_settings()
             work = find_work(params, graph, settings, now=datetime.now(UTC), run_name=run_name)
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error
@@ -109,7 +109,7 @@ class ApprovedActionOperator(BaseOperator):
                 "the dry run was repeated after this was approved, so the approval was for something else; clear the "
                 "task approve, with those behind it, to ask again"
             )
-        settings, _ = lease_settings(self.consul_conn_id)
+        settings, _ = run_settings(self.consul_conn_id)
         try:
             return do_work(work, load_graph(Path(self.graph_file)), settings, by=decided_by(work, answer))
         except TerminalError as error:

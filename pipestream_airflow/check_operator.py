@@ -23,7 +23,7 @@ from pipestream.errors import RequestInvalid, TerminalError
 from pipestream.graph.load import load_graph
 from pipestream.leases import open_lease_store
 from pipestream.views.standing import StandingView
-from pipestream_airflow.consul_hook import lease_settings
+from pipestream_airflow.connections import run_settings
 from pipestream_airflow.drain_operator import DrainOperator, name_run
 from pipestream_airflow.hours_operator import CompleteHoursOperator
 from pipestream_airflow.run_params import RunParams
@@ -69,7 +69,7 @@ class CheckOperator(BaseOperator):
         if not drains:  # all that such a graph has are ends, and a node that only an engine is told to enter
             self.log.info("the graph drains no topic")
             return {}
-        settings, _ = lease_settings(self.consul_conn_id)
+        settings, _ = run_settings(self.consul_conn_id)
         try:
             params = RunParams.read(context["params"], context["dag_run"].run_type)
             requests = _requests(drains, context)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowFailException
 
 from pipestream.errors import PipestreamError, SettingsInvalid
 from pipestream.extras import needs_extra
-from pipestream.settings import ENV_PREFIX, Settings, load_settings
+from pipestream.settings import ENV_PREFIX, load_settings
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -38,22 +37,19 @@ class ConsulHook(BaseHook):
         """Return the settings that the connection stands for, by their names; the token is among them."""
         return _values_of(self.get_connection(self.consul_conn_id))
 
-    def settings(self) -> Settings:
-        """Return the settings of this process with those of the connection in place of its own.
+    def checked_values(self) -> dict[str, str]:
+        """Return the values for a task.
 
         :raises SettingsInvalid: a value cannot be used, or the settings keep leases elsewhere.
         """
-        settings = load_settings(**self.values())
-        if settings.leases != "consul":
+        values = self.values()
+        leases = load_settings(**values).leases
+        if leases != "consul":
             raise SettingsInvalid(
-                f"the connection {self.consul_conn_id} would not be used: the setting leases is {settings.leases!r}; "
+                f"the connection {self.consul_conn_id} would not be used: the setting leases is {leases!r}; "
                 f"set {ENV_PREFIX}LEASES=consul, or give no consul_conn_id"
             )
-        return settings
-
-    def environment(self) -> dict[str, str]:
-        """Return the same values as variables for a process that reads its own settings."""
-        return {f"{ENV_PREFIX}{name.upper()}": value for name, value in self.values().items()}
+        return values
 
     def get_conn(self) -> Any:
         """Return a client of Consul.
@@ -79,21 +75,6 @@ class ConsulHook(BaseHook):
         except PipestreamError as error:
             return False, str(error)
         return bool(leader), f"the leader is {leader}" if leader else "the cluster has no leader"
-
-
-def lease_settings(consul_conn_id: str | None) -> tuple[Settings, dict[str, str]]:
-    """Return the settings of an operator, and the variables with which a process that it starts has the same.
-
-    :param consul_conn_id: the connection that says where Consul is; None: the settings say it.
-    :raises AirflowFailException: the connection cannot be used.
-    """
-    if consul_conn_id is None:
-        return load_settings(), {}
-    hook = ConsulHook(consul_conn_id)
-    try:
-        return hook.settings(), hook.environment()
-    except SettingsInvalid as error:
-        raise AirflowFailException(str(error)) from error
 
 
 def _values_of(connection: Connection) -> dict[str, str]:

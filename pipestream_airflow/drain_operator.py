@@ -37,7 +37,7 @@ from pipestream.local.spark_driver import SUBMIT_OPTIONS, spark_python, submit_o
 from pipestream.topic_names import is_intake
 from pipestream.views.lineage import drain_lineage
 from pipestream_airflow.assets import find_updated
-from pipestream_airflow.consul_hook import lease_settings
+from pipestream_airflow.connections import run_settings
 from pipestream_airflow.drain_links import DeadLettersLink, LedgerLink, SparkUiLink, TopicLink
 from pipestream_airflow.killed_tasks import KILL_WAIT_S
 from pipestream_airflow.lineage import to_openlineage
@@ -196,8 +196,8 @@ class DrainOperator(BaseOperator):
         try:
             request = self.request(context)
             self._skip_if_pointless(request)
-            settings, _ = lease_settings(self.consul_conn_id)
-            self._runner = find_connect(settings, needs_submit=self._needs_submit())
+            settings, variables = run_settings(self.consul_conn_id)
+            self._runner = find_connect(settings, needs_submit=self._needs_submit(), variables=variables)
             job = "" if self._runner else find_drain_job()
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error
@@ -252,7 +252,7 @@ class DrainOperator(BaseOperator):
             name=f"pipestream {self.topic}",
             application_args=arguments,
             env_vars=submit_environment(self._driver_properties()),
-            secret_vars=lease_settings(self.consul_conn_id)[1],
+            secret_vars=run_settings(self.consul_conn_id)[1],
             stop_timeout_s=self.stop_timeout_s,
             **{name: getattr(self, name) for name in _SPARK_OPTIONS},
         )
@@ -284,7 +284,7 @@ class DrainOperator(BaseOperator):
         if self._drained is None:
             return to_openlineage(None)
         report, graph = self._drained
-        settings, _ = lease_settings(self.consul_conn_id)
+        settings, _ = run_settings(self.consul_conn_id)
         return to_openlineage(drain_lineage(report, graph, topic_targets(graph)[self.topic], settings))
 
     def request(self, context: Context) -> DrainRequest:
@@ -298,7 +298,7 @@ class DrainOperator(BaseOperator):
             raise AirflowSkipException(f"{self.topic} is not among the topics of this run")
         graph = load_graph(Path(self.graph_file))
         if backfill is not None and params.graph_version == "then":
-            settings, _ = lease_settings(self.consul_conn_id)
+            settings, _ = run_settings(self.consul_conn_id)
             then = hash_of_then(backfill, settings, graph.graph_id, self.topic)
             graph = find_version(settings, graph.graph_id, then)
         return DrainRequest(
@@ -319,7 +319,7 @@ class DrainOperator(BaseOperator):
         return params.backfill(run.run_type, interval, run.run_after)
 
     def _skip_if_pointless(self, request: DrainRequest) -> None:
-        settings, _ = lease_settings(self.consul_conn_id)
+        settings, _ = run_settings(self.consul_conn_id)
         if reason := find_reason_to_skip(settings, request):
             raise AirflowSkipException(reason)
 

@@ -11,10 +11,10 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from pipestream.errors import TerminalError
 from pipestream.graph.load import load_graph
-from pipestream.settings import load_settings
 from pipestream.views.hour_proof import HOUR
 from pipestream.views.hours import MOST_HOURS, CompleteHours, LastHour, find_complete_hours
 from pipestream_airflow.assets import complete_hours_asset
+from pipestream_airflow.connections import run_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,6 +49,7 @@ class CompleteHoursOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, list[str]]:
         try:
             graph = load_graph(Path(self.graph_file))
+            settings, _ = run_settings()
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error
         told: dict[str, list[str]] = {}
@@ -56,7 +57,7 @@ class CompleteHoursOperator(BaseOperator):
         for datasource_id in self.datasource_ids:
             asset = complete_hours_asset(graph.graph_id, datasource_id)
             last = read_last(context["inlet_events"][asset].ascending(False).limit(MOST_HOURS))
-            found = find_complete_hours(load_settings(), graph, datasource_id, last, datetime.now(UTC))
+            found = find_complete_hours(settings, graph, datasource_id, last, datetime.now(UTC))
             self._log(datasource_id, found)
             told[datasource_id] = [_key(until) for until in found.ends]
             if found.ends:

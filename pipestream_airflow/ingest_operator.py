@@ -10,8 +10,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from pipestream import TerminalError, ingest_datasource
 from pipestream.graph.load import load_graph
-from pipestream.settings import load_settings
 from pipestream.views.lineage import ingest_lineage
+from pipestream_airflow.connections import run_settings
 from pipestream_airflow.lineage import to_openlineage
 
 if TYPE_CHECKING:
@@ -44,11 +44,14 @@ class IngestOperator(BaseOperator):
             return to_openlineage(None)
         datasources = load_graph(Path(self.graph_file)).datasources
         source = next(each for each in datasources if each.datasource_id == self.datasource_id)
-        return to_openlineage(ingest_lineage(self._report, source, load_settings()))
+        return to_openlineage(ingest_lineage(self._report, source, run_settings()[0]))
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
         try:
-            report = ingest_datasource(self.graph_file, self.datasource_id, progress=self._log_progress)
+            settings, _ = run_settings()
+            report = ingest_datasource(
+                self.graph_file, self.datasource_id, progress=self._log_progress, settings=settings
+            )
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error
         if report.skipped:

@@ -21,7 +21,7 @@ from pipestream.errors import PipestreamError
 from pipestream.leases import open_lease_store
 from pipestream.settings import load_settings
 from pipestream.views.standing import StandingView, TopicStanding
-from pipestream_airflow.consul_hook import lease_settings
+from pipestream_airflow.connections import run_settings
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class LagTrigger(BaseEventTrigger):
     async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Snapshot]:
         """Ask again and again where the topics of all triggers at work stand."""
         # In a thread: to look up a connection is a question to Airflow, whose answer the triggerer's loop receives.
-        settings, _ = await asyncio.to_thread(lease_settings, kwargs.get("consul_conn_id"))
+        settings, _ = await asyncio.to_thread(run_settings, kwargs.get("consul_conn_id"))
         with closing(open_lease_store(settings)) as leases:
             view = StandingView(settings, leases)
             while True:

@@ -20,7 +20,7 @@ from pipestream.live.spec import Place, ServerSpec
 from pipestream.live.watch import look_at
 from pipestream.settings import load_settings
 from pipestream.stop_times import server_stop_s
-from pipestream_airflow.consul_hook import lease_settings
+from pipestream_airflow.connections import run_settings
 from pipestream_airflow.killed_tasks import KILL_WAIT_S
 from pipestream_airflow.live_links import HealthLink, MetricsLink
 from pipestream_airflow.live_watch import ServerWatch
@@ -146,7 +146,7 @@ class LiveServerOperator(BaseOperator):
         spec = ServerSpec(
             self.server,
             tuple(self.command or ()),
-            {**server_environment(self.server), **self.environment, **lease_settings(self.consul_conn_id)[1]},
+            {**server_environment(self.server), **self.environment, **run_settings(self.consul_conn_id)[1]},
             stop_timeout_s=server_stop_s(self.server, settings),
         )
         place = Place(settings.live_folder)

@@ -22,7 +22,7 @@ from pipestream.live.tail import LogTail
 from pipestream.live.watch import Sighting, look_at
 from pipestream.views.standing import StandingView
 from pipestream.wording import counted
-from pipestream_airflow.consul_hook import lease_settings
+from pipestream_airflow.connections import run_settings
 
 if TYPE_CHECKING:
     from pipestream_airflow.live_operator import LiveServerOperator
@@ -83,7 +83,7 @@ class ServerWatch:
         if self._operator.graph_file is None:
             return ""
         try:
-            settings, _ = lease_settings(self._operator.consul_conn_id)
+            settings, _ = run_settings(self._operator.consul_conn_id)
             with closing(open_lease_store(settings)) as leases:
                 graph = load_graph(Path(self._operator.graph_file))
                 topics = StandingView(settings, leases).find([graph]).topics

@@ -10,10 +10,10 @@ from airflow.sdk import BaseOperator
 
 from pipestream.graph.load import load_graph
 from pipestream.ledger import Ledger
-from pipestream.settings import load_settings
 from pipestream.times import to_utc
 from pipestream.views.letter_notice import find_notice
 from pipestream.views.run_summary import prefix_of_tasks, summarize_entries
+from pipestream_airflow.connections import run_settings
 from pipestream_airflow.drain_links import page_url
 from pipestream_airflow.notify import find_notifiers, notify
 
@@ -55,7 +55,7 @@ class ReportOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         run_name = f"{context['dag'].dag_id}/{context['run_id']}"
-        settings = load_settings()
+        settings, _ = run_settings()
         # Not those of other graphs and runs: a day of topics that stream has many thousand.
         entries = Ledger(settings).entries(
             graph_id=self.graph_id, run_prefix=prefix_of_tasks(run_name), since=_begin_of(context)

@@ -13,7 +13,7 @@ from pipestream.errors import TerminalError
 from pipestream.ledger import Ledger
 from pipestream.ledger.upkeep import tidy
 from pipestream.retention.expire import DEFAULT_GRACE, expire_documents
-from pipestream.settings import load_settings
+from pipestream_airflow.connections import run_settings
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -29,7 +29,7 @@ class UpkeepOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:  # noqa: ARG002
         try:
-            ledger = Ledger(load_settings())
+            ledger = Ledger(run_settings()[0])
             done = [asdict(tidy(name, table)) for name, table in ledger.delta_tables().items()]
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error
@@ -56,6 +56,6 @@ class ExpireOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
         grace = timedelta(hours=self.grace_hours)
         try:
-            return asdict(expire_documents(load_settings(), datetime.now(UTC), grace=grace))
+            return asdict(expire_documents(run_settings()[0], datetime.now(UTC), grace=grace))
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error

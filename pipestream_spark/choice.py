@@ -10,6 +10,8 @@ from pipestream.errors import ExtraMissing, PipestreamError, SettingsInvalid
 from pipestream.rpc.spark_connect import connect_place
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pipestream.rpc.spark_connect import ConnectPlace
     from pipestream.settings import Settings
     from pipestream_spark.connect_runner import ConnectRunner
@@ -17,10 +19,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("pipestream.drain")
 
 
-def find_connect(settings: Settings, *, needs_submit: str = "") -> ConnectRunner | None:
+def find_connect(
+    settings: Settings, *, needs_submit: str = "", variables: Mapping[str, str] | None = None
+) -> ConnectRunner | None:
     """Return a runner on the Spark Connect server, or None: the drain is to be submitted. The log says which, and why.
 
     :param needs_submit: why only a spark-submit can do it; empty if both can.
+    :param variables: settings that are not in the environment. Those that are not secret go to the server's workers.
     :raises SettingsInvalid: the setting is ``connect``, and the drain cannot run there.
     :raises SparkRefused: the same, and the server does not accept the token.
     :raises SparkUnavailable: the same, and the server does not answer.
@@ -31,7 +36,7 @@ def find_connect(settings: Settings, *, needs_submit: str = "") -> ConnectRunner
     try:
         place = _place(settings, needs_submit)
         place.check()
-        runner = _open_runner(place, settings)
+        runner = _open_runner(place, settings, variables)
     except PipestreamError as error:
         if settings.spark_mode == "connect":
             raise
@@ -56,11 +61,11 @@ def _place(settings: Settings, needs_submit: str) -> ConnectPlace:
     return place
 
 
-def _open_runner(place: ConnectPlace, settings: Settings) -> ConnectRunner:
+def _open_runner(place: ConnectPlace, settings: Settings, variables: Mapping[str, str] | None) -> ConnectRunner:
     # Only here: without a server, PySpark's second of imports is not needed in this process.
     try:
         from pipestream_spark.connect import open_session
         from pipestream_spark.connect_runner import ConnectRunner
     except ImportError as error:
         raise ExtraMissing("spark", error.name or "pyspark") from error
-    return ConnectRunner(open_session(place), settings)
+    return ConnectRunner(open_session(place), settings, variables)

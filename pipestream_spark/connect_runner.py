@@ -6,7 +6,7 @@ import logging
 import re
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import cast
 
@@ -33,12 +33,14 @@ _SLICES = re.compile(r"\bsplits=(\d+)")
 class ConnectRunner:
     """Runs the tasks of one run in the session that all drains share."""
 
-    def __init__(self, session: SparkSession, settings: Settings) -> None:
+    def __init__(self, session: SparkSession, settings: Settings, variables: Mapping[str, str] | None = None) -> None:
         """
         :param session: from ``open_session``; ``close`` closes it.
+        :param variables: as for ``connect_environment``.
         """
         self._session = session
         self._store_uri = settings.store_uri
+        self._variables = variables
         self._name = f"drain-{uuid.uuid4()}"
         self._cancelled: set[int] = set()
         self._running: dict[int, threading.Event] = {}
@@ -68,7 +70,7 @@ class ConnectRunner:
         return read_answers(zip(*(answers.column(name).to_pylist() for name in ("outcome", "counts")), strict=True))
 
     def _query(self, tasks: Sequence[RangeTask]) -> DataFrame:
-        orders = Orders.of(tasks, connect_environment(), self._store_uri)
+        orders = Orders.of(tasks, connect_environment(self._variables), self._store_uri)
         if any(task.sub_ranges for task in tasks):
             query: DataFrame = sub_range_query(self._session, SubRangeOrders.of(tasks, orders))
             return query

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from pipestream import faults
 from pipestream.settings import CONFIG_VARIABLE, ENV_PREFIX, STACK_PREFIX, config_file, secret_settings
@@ -22,16 +23,18 @@ def executor_environment() -> dict[str, str]:
     return passed_on | ({CONFIG_VARIABLE: str(file.absolute())} if file else {})
 
 
-def connect_environment() -> dict[str, str]:
+def connect_environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the variables for the workers of a Spark Connect server, which was started by somebody else.
 
     In addition to ``executor_environment``: the settings in this process's environment that are not secret. A worker
     started by spark-submit on the same machine would inherit them.
+
+    :param variables: settings of this drain that are not in the environment; they count in place of those.
     """
     secret = {f"{ENV_PREFIX}{name.upper()}" for name in secret_settings() | _MAYBE_SECRET}
     settings = {
         name: value
-        for name, value in os.environ.items()
+        for name, value in {**os.environ, **(variables or {})}.items()
         if name.startswith(ENV_PREFIX) and not name.startswith(STACK_PREFIX) and name.upper() not in secret
     }
     return settings | executor_environment()

@@ -24,6 +24,8 @@ from pipestream.graph.proto import built, restore
 from pipestream.settings import load_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pipestream.graph.model import Graph
 
 _TASK: Final = "task.json"
@@ -54,17 +56,20 @@ class _Result:
     """The class of the error."""
 
 
-def compare_apart(before: Graph, after: Graph, request: CompareRequest, patience_s: float) -> Comparison:
+def compare_apart(
+    before: Graph, after: Graph, request: CompareRequest, patience_s: float, variables: Mapping[str, str] | None = None
+) -> Comparison:
     """Do what ``compare_graphs`` does in a child process, which has the settings of this process's environment.
 
     :param patience_s: the child is killed then. The request's own timeout should be shorter.
+    :param variables: settings of this process that are not in its environment.
     :raises ComparisonFailed: there is no result.
     """
     with TemporaryDirectory(prefix="pipestream-compare-") as name:
         folder = Path(name)
         task = _Task(_encode(before), _encode(after), request)
         (folder / _TASK).write_bytes(TypeAdapter(_Task).dump_json(task))
-        _run_child(folder, patience_s)
+        _run_child(folder, patience_s, variables or {})
         try:
             result = TypeAdapter(_Result).validate_json((folder / _RESULT).read_bytes())
         except OSError:
@@ -75,10 +80,13 @@ def compare_apart(before: Graph, after: Graph, request: CompareRequest, patience
     return result.comparison
 
 
-def _run_child(folder: Path, patience_s: float) -> None:
+def _run_child(folder: Path, patience_s: float, variables: Mapping[str, str]) -> None:
     command = [sys.executable, "-m", "pipestream.comparison.apart", str(folder)]
+    environment = {**os.environ, **variables}
     with (folder / _LOG).open("wb") as log:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        child = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
     try:
         child.wait(patience_s)
     except subprocess.TimeoutExpired:

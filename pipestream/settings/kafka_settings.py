@@ -42,6 +42,12 @@ class KafkaSettings(SettingsGroup):
         "security.protocol and sasl.password. A table in TOML, a JSON object in the environment; all of it is secret.",
     )
 
+    kafka_conn_id: str | None = Field(
+        None,
+        description="Connection of Airflow (type kafka) that DAGs and pages take brokers and options from, instead of "
+        "the settings above.",
+    )
+
     @field_validator("kafka_options", mode="before")
     @classmethod
     def _read_kafka_options(cls, given: Any) -> Any:

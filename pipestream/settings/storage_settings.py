@@ -32,6 +32,16 @@ class StorageSettings(SettingsGroup):
         description="PostgreSQL of the catalogue, graph versions and sql leases.",
     )
 
+    aws_conn_id: str | None = Field(
+        None,
+        description="Connection of Airflow (type aws) that DAGs and pages take keys, region and endpoint of S3 from, "
+        "instead of the settings above.",
+    )
+    postgres_conn_id: str | None = Field(
+        None,
+        description="Connection of Airflow (type postgres) that DAGs and pages use instead of postgres_dsn.",
+    )
+
     @model_validator(mode="after")
     def _check_storage(self) -> Self:
         if (self.s3_access_key is None) != (self.s3_secret_key is None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -16,7 +17,7 @@ from pipestream.views.letters import OpenLetters
 from pipestream.views.pipelines import Pipelines
 from pipestream.views.standing import StandingView
 from pipestream.views.totals import DrainTotals
-from pipestream_airflow.consul_hook import lease_settings
+from pipestream_airflow.connections import run_settings
 from pipestream_airflow.web.gate import Gate
 
 _COMPARISONS = 2
@@ -25,13 +26,15 @@ _COMPARISONS = 2
 class Services:
     """Everything that a route may ask. Nothing connects before it is asked."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, variables: Mapping[str, str] | None = None) -> None:
+        """:param variables: for processes that are started here: what the settings have from Airflow's connections."""
         # A page waits for less time than a run. Its limits are below the gate's: the client's own error says more.
         patience_s = settings.web_timeout_s
         limits = {name: min(getattr(settings, name), 0.7 * patience_s) for name in ("kafka_timeout_s", "s3_timeout_s")}
         self.settings = settings.model_copy(update=limits)
         self.full_settings = settings
         """For an action, which may take its time."""
+        self.variables = variables or {}
         self.versions = GraphVersions(self.settings)
         self.pipelines = Pipelines(self.settings, self.versions)
         self.leases: LeaseStore = open_lease_store(self.settings)
@@ -62,9 +65,8 @@ class Services:
 
     @classmethod
     def open(cls) -> Services:
-        """Return services with the settings of this process, and of the Airflow connection that they name."""
-        settings = load_settings()
-        return cls(lease_settings(settings.consul_conn_id)[0] if settings.consul_conn_id else settings)
+        """Return services with the settings of this process, and of the Airflow connections that they name."""
+        return cls(*run_settings(load_settings().consul_conn_id))
 
 
 def _find_services(request: Request) -> Services:

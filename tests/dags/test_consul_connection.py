@@ -12,7 +12,8 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from pipestream.settings import load_settings
 from pipestream_airflow import drain_operator
-from pipestream_airflow.consul_hook import ConsulHook, lease_settings
+from pipestream_airflow.connections import run_settings
+from pipestream_airflow.consul_hook import ConsulHook
 from pipestream_testing.spark_submit import DRAINED
 
 TOKEN = "0f5b6f2e-token"
@@ -33,7 +34,7 @@ def test_a_connection_takes_the_place_of_the_settings(connect, monkeypatch):
     monkeypatch.setenv("PIPESTREAM_CONSUL_ADDRESS", "elsewhere:1")
     connect(host="consul.example", port=8501, password=TOKEN, extra={"scheme": "https", "ca_file": "/etc/ca.pem"})
 
-    settings, environment = lease_settings("leases_at")
+    settings, environment = run_settings("leases_at")
 
     assert (settings.consul_address, settings.consul_scheme) == ("consul.example:8501", "https")
     assert settings.consul_token.get_secret_value() == TOKEN
@@ -47,7 +48,7 @@ def test_a_connection_takes_the_place_of_the_settings(connect, monkeypatch):
 def test_without_a_connection_the_settings_count(monkeypatch):
     monkeypatch.setenv("PIPESTREAM_CONSUL_ADDRESS", "consul.example:1")
 
-    assert lease_settings(None) == (load_settings(), {})
+    assert run_settings() == (load_settings(), {})
 
 
 def test_a_connection_that_would_not_be_used_is_refused(connect, monkeypatch):
@@ -55,14 +56,14 @@ def test_a_connection_that_would_not_be_used_is_refused(connect, monkeypatch):
     monkeypatch.setenv("PIPESTREAM_LEASES", "sql")
 
     with pytest.raises(AirflowFailException, match="leases_at would not be used: the setting leases is 'sql'"):
-        lease_settings("leases_at")
+        run_settings("leases_at")
 
 
 def test_a_scheme_that_is_none_is_refused(connect):
     connect(host="consul.example", extra={"scheme": "ftp"})
 
     with pytest.raises(AirflowFailException, match="PIPESTREAM_CONSUL_SCHEME"):
-        lease_settings("leases_at")
+        run_settings("leases_at")
 
 
 @pytest.fixture

@@ -44,5 +44,5 @@ async def compare(
     wanted = CompareRequest(tuple(topic or ()), documents, since, until, _CHILD_SHARE * patience_s)
     return await services.comparisons.ask(
         ("compare", pipeline_id, text, wanted),
-        lambda: compare_apart(active, changed, wanted, _KILL_SHARE * patience_s),
+        lambda: compare_apart(active, changed, wanted, _KILL_SHARE * patience_s, services.variables),
     )
