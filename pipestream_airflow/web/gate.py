@@ -29,8 +29,12 @@ class TooSlow(TransientError):
 class Gate:
     """Lets a few questions through at a time. The same question is asked once, and all who wait share its answer."""
 
-    def __init__(self, name: str, threads: int, patience_s: float) -> None:
-        """:param name: whom the questions are for, as a reader of the page knows it: Kafka, the ledger."""
+    def __init__(self, name: str, threads: int, patience_s: float, *, advice: str = "") -> None:
+        """
+        :param name: whom the questions are for, as a reader of the page knows it: Kafka, the ledger.
+        :param advice: what a reader should know, and do, when there is no answer in time.
+        """
+        self._advice = f"; {advice}" if advice else ""
         self._name = name
         self._limiter = CapacityLimiter(threads)
         self._patience_s = patience_s
@@ -65,7 +69,7 @@ class Gate:
         except TimeoutError:
             if task.done() and not task.cancelled() and isinstance(task.exception(), TimeoutError):
                 raise
-            raise TooSlow(f"{self._name} did not answer within {patience_s:g} s") from None
+            raise TooSlow(f"{self._name} did not answer within {patience_s:g} s{self._advice}") from None
         return answer
 
     def _close(self, key: Hashable, done: asyncio.Task[Any], keep_s: float) -> None:

@@ -49,7 +49,10 @@ class Services:
         self.lease_gate = Gate("the lease store", threads, patience_s)
         self.kafka = Gate("Kafka", threads, patience_s)
         self.store = Gate("the ledger or the object store", threads, patience_s)
-        self.actions = Gate("the action", threads, settings.web_action_s)
+        advice = (
+            "it goes on, so look at what it has done before you repeat it (web_action_s sets how long a page waits)"
+        )
+        self.actions = Gate("the action", threads, settings.web_action_s, advice=advice)
         # Each is a process of its own, which may use a whole core.
         self.comparisons = Gate("the comparison", _COMPARISONS, settings.web_action_s)
 

@@ -6,7 +6,9 @@ import threading
 import pytest
 
 from pipestream.errors import RequestInvalid
+from pipestream.settings import Settings
 from pipestream_airflow.web.gate import Gate, TooSlow
+from pipestream_airflow.web.services import Services
 
 
 def test_the_same_question_is_asked_once_and_shared():
@@ -45,6 +47,24 @@ def test_a_server_that_hangs_takes_its_own_threads_only():
     threads, answer = asyncio.run(run())
     assert threads <= 2
     assert answer == "here"
+
+
+def test_an_action_that_takes_longer_than_a_page_waits_goes_on_and_the_answer_says_so():
+    go = threading.Event()
+    done = threading.Event()
+
+    def act():
+        assert go.wait(60)
+        done.set()
+
+    async def run():
+        actions = Services(Settings(leases="none", web_action_s=0.05)).actions
+        with pytest.raises(TooSlow, match=r"did not answer within 0\.05 s; it goes on, so look at what it has done"):
+            await actions.ask("delete", act)
+        go.set()
+        assert await asyncio.to_thread(done.wait, 60)
+
+    asyncio.run(run())
 
 
 def test_too_many_questions_are_refused_at_once():

@@ -66,7 +66,7 @@ function Decided({ counts, window }) {
         `)}
       <//>
       <${Text} mt="1" fontSize="xs" color=${counts.taken ? "fg.muted" : "orange.fg"}>
-        ${counts.taken ? `In the last ${duration(window)}, by drains.` : `Never true in the last ${duration(window)}: no document takes this edge.`}
+        ${counts.taken ? `In the last ${duration(window)}, in drains.` : `Never true in drains of the last ${duration(window)}. Calls of the Engine are not counted.`}
       <//>
     <//>
   `;

@@ -80,7 +80,7 @@ function Legend() {
     <${HStack} gap="4" wrap="wrap" mt="2" fontSize="xs" color="fg.muted">
       <${HStack} gap="1">${line(undefined)}<${Text}>by Kafka<//><//>
       <${HStack} gap="1">${line("7 5")}<${Text}>in the same task or by gRPC<//><//>
-      <${HStack} gap="1">${line("2 5")}<${Text}>condition never true<//><//>
+      <${HStack} gap="1">${line("2 5")}<${Text}>condition never true in drains<//><//>
       <${Text}>✓ ✗ ! how often a condition was true, false, failed<//>
       <${HStack} gap="1"><${Box} boxSize="8px" borderRadius="full" bg="green.solid" /><${Text}>a lease is held<//><//>
       <${Text}>Drag to move, Ctrl and wheel to zoom<//>
