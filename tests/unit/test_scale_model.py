@@ -33,7 +33,7 @@ def test_on_a_plant_that_fits_every_document_is_through_before_the_next_night(mo
 
 def test_on_a_plant_that_is_too_small_documents_wait_and_none_is_lost(model):
     load, costs = model.BILLION, model.Costs()
-    half = replace(model.fitting(load, model.ONE_MACHINE, costs), executor_cores=87)
+    half = replace(model.fitting(load, model.ONE_MACHINE, costs), executor_cores=60)
     day = model.simulate(load, half, costs)
 
     assert day.busy["executors"] > 1
