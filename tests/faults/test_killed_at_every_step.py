@@ -56,6 +56,28 @@ def test_a_drain_killed_at_any_time_loses_and_repeats_nothing(
     check("SIGKILL of the driver at any time", pipeline, documents, died_at)
 
 
+FIRST = "  - id: first\n    module: python:pipestream_testing.steps:pass_on\n"
+SIDE_BY_SIDE = (FIRST, FIRST.replace("pass_on\n", "pass_on_side_by_side\n    concurrency: 4\n"))
+IN_THE_RECORD = ("    entry: first\n", "    entry: first\n    persistence: {persist_pipedoc: false}\n")
+CHUNK_POINTS = [(point, nth) for point, nth in STEPS if point.startswith("chunk-")]
+
+
+@pytest.mark.parametrize("change", [SIDE_BY_SIDE, IN_THE_RECORD], ids=["side by side", "in their records"])
+@pytest.mark.parametrize(("point", "nth"), by_length([(faults.CHUNK_PRODUCED, 3)], CHUNK_POINTS))
+def test_a_drain_of_other_documents_killed_at_any_step_loses_and_repeats_nothing(
+    make_pipeline, documents, fill, check, start_drain, drain_after_death, point, nth, change
+):
+    pipeline = make_pipeline(change)
+    fill(pipeline, documents)
+    killed = start_drain(pipeline, "run-1", f"{point}=kill@{nth}")
+    assert killed.wait() == -signal.SIGKILL, killed.log
+    died_at = time.monotonic()
+
+    drain_after_death(pipeline, "run-2")
+
+    check(f"SIGKILL at {point}, documents side by side or in their records", pipeline, documents, died_at)
+
+
 @pytest.mark.parametrize("point", by_length([faults.CHUNK_COMMITTED], faults.POINTS[2:-1]))
 def test_a_retry_of_the_killed_run_finishes_its_own_plan(
     pipeline, documents, fill, check, start_drain, end_leases, topic, point

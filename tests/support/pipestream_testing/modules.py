@@ -186,7 +186,7 @@ class GrpcModuleServer:
 
 
 class SocketModuleServer:
-    """A module behind a Unix socket at ``path``, answering each request's bytes with ``handler``.
+    """A module behind a Unix socket at ``path``, answering each request's bytes with ``handler``, in a thread each.
 
     A handler that returns None keeps the connection open until the server ends: a module that hangs.
     """
@@ -198,6 +198,7 @@ class SocketModuleServer:
         self._listener.bind(str(path))
         self._listener.listen()
         self._open: list[socket.socket] = []
+        self._answering: list[threading.Thread] = []
         self._thread = threading.Thread(target=self._serve, name="socket-module", daemon=True)
 
     def __enter__(self) -> SocketModuleServer:
@@ -207,6 +208,8 @@ class SocketModuleServer:
     def __exit__(self, *_: object) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join()
+        for thread in self._answering:
+            thread.join()
         for connection in [self._listener, *self._open]:
             connection.close()
 
@@ -216,10 +219,14 @@ class SocketModuleServer:
                 connection, _ = self._listener.accept()
             except OSError:  # the listener was shut down
                 return
-            request = b"".join(iter(lambda: connection.recv(65_536), b""))  # noqa: B023 - used up at once
-            answer = self._handler(request)
-            if answer is None:
-                self._open.append(connection)
-                continue
-            with connection:
-                connection.sendall(answer)
+            self._answering.append(threading.Thread(target=self._answer, args=(connection,), daemon=True))
+            self._answering[-1].start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        request = b"".join(iter(lambda: connection.recv(65_536), b""))
+        answer = self._handler(request)
+        if answer is None:
+            self._open.append(connection)
+            return
+        with connection:
+            connection.sendall(answer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from pipestream.errors import ModuleFailed
+from pipestream.modules.declare import declare_module
 from pipestream.modules.module import ModuleContext
 from pipestream.wire import PipeDoc
 
@@ -13,6 +14,12 @@ def pass_on(document: PipeDoc, context: ModuleContext) -> PipeDoc:
     """Leave a trace and pass the document on."""
     document.search_metadata.metadata[context.node_id] = "seen"
     return document
+
+
+@declare_module(is_concurrent=True)
+def pass_on_side_by_side(document: PipeDoc, context: ModuleContext) -> PipeDoc:
+    """Do the same for several documents at once."""
+    return pass_on(document, context)
 
 
 def fail_on_bad(document: PipeDoc, context: ModuleContext) -> PipeDoc:

@@ -1,4 +1,4 @@
-"""A node's ``concurrency``, with a real gRPC module and with Python functions."""
+"""A node's ``concurrency``, with every kind of module, and with a node in another engine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import pytest
 from grpc import StatusCode
 
@@ -14,15 +15,21 @@ from pipestream.drain.chunk import chunk_processor
 from pipestream.drain.concurrency import Workers, limit_calls, widest
 from pipestream.engine.services import open_services
 from pipestream.errors import GraphInvalid, StoreUnavailable
+from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import ProcessNodeResponse
+from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2_grpc import (
+    EngineV1ServiceServicer,
+    add_EngineV1ServiceServicer_to_server,
+)
 from pipestream.graph.flow import fused_with
 from pipestream.graph.load import check_graph_text
 from pipestream.graph.proto import built, from_kept, to_binary
 from pipestream.kafka.records import InputRecord
 from pipestream.modules.declare import declare_module
+from pipestream.modules.remote import IDEMPOTENCY_KEY
 from pipestream.settings import Settings
 from pipestream.wire import PipeStream
 from pipestream_testing.made import make_task
-from pipestream_testing.modules import GrpcModuleServer
+from pipestream_testing.modules import GrpcModuleServer, SocketModuleServer
 
 GRAPH = """
     graph: g
@@ -155,6 +162,62 @@ def test_a_declared_python_function_runs_side_by_side(process):
 
     assert 3 <= together.most <= 8
     assert ids(result) == [f"d{number:02}" for number in range(9)]
+
+
+def test_a_program_behind_a_socket_gets_documents_side_by_side(process, tmp_path):
+    meeting = Together(8)
+
+    def handle(request):
+        meeting.meet()
+        return request
+
+    with SocketModuleServer(tmp_path / "m.sock", handle) as server:
+        graph = graph_of(server.spec).require()
+        result = process(graph, [record_of(number) for number in range(24)], Settings())
+
+    assert meeting.most == 8
+    assert (result.failed, ids(result)) == (0, [f"d{number:02}" for number in range(24)])
+
+
+def test_the_processes_of_a_function_get_documents_side_by_side(process, tmp_path):
+    text = GRAPH.replace("concurrency: 8", f"concurrency: 3, config: {{folder: {tmp_path}, parties: 3}}")
+    graph = graph_of("runtime:pipestream_testing.modules:meeting", text).require()
+
+    result = process(graph, [record_of(number) for number in range(6)], Settings(runtime_processes=3))
+
+    assert (result.failed, ids(result)) == (0, [f"d{number:02}" for number in range(6)])
+
+
+class MeetingEngine(EngineV1ServiceServicer):
+    """Takes streams when as many have come together as are expected, and keeps the key of each call."""
+
+    def __init__(self, expected):
+        self.meeting = Together(expected)
+        self.taken = []
+
+    def ProcessNode(self, request, context):  # noqa: N802 - the protocol's name
+        self.meeting.meet()
+        self.taken.append((request.stream.document.doc_id, dict(context.invocation_metadata())[IDEMPOTENCY_KEY]))
+        return ProcessNodeResponse(success=True)
+
+
+def test_another_engine_gets_documents_side_by_side_and_each_once(process):
+    engine = MeetingEngine(8)
+    with ThreadPoolExecutor(16) as pool:
+        server = grpc.server(pool)
+        add_EngineV1ServiceServicer_to_server(engine, server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        text = GRAPH.replace("concurrency: 8", f'concurrency: 8, engine: "127.0.0.1:{port}"')
+        graph = graph_of("python:pipestream_testing.steps:pass_on", text).require()
+
+        result = process(graph, [record_of(number) for number in range(24)], Settings())
+        server.stop(None).wait()
+
+    assert engine.meeting.most == 8
+    assert sorted(doc_id for doc_id, _ in engine.taken) == [f"d{number:02}" for number in range(24)]
+    assert len({key for _, key in engine.taken}) == 24
+    assert (result.failed, ids(result), result.tally(0).records) == (0, [], 24)
 
 
 def test_a_python_function_that_does_not_declare_it_is_refused_with_the_way_out():
