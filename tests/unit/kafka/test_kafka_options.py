@@ -12,7 +12,7 @@ from pipestream.kafka.connection import client_config
 from pipestream.settings import Settings
 
 
-@pytest.mark.parametrize("name", sorted({*kafka_options._ALLOWED, *kafka_options._DECIDED}))
+@pytest.mark.parametrize("name", sorted({*kafka_options._ALLOWED, *kafka_options.DECIDED}))
 def test_every_option_that_is_spoken_of_is_one_of_the_client(name):
     complaint = ""
     try:
