@@ -134,7 +134,9 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
             behaviour = self._streaming(handler.unary_stream, deserialize, counted)
             return grpc.unary_stream_rpc_method_handler(behaviour, None, serializer)
         if handler.request_streaming:
-            raise NotImplementedError("no service of ours takes a stream and answers once")
+            raise TypeError(
+                "no service here takes a stream and answers once, so nothing bounds the bytes of such calls"
+            )
         behaviour = self._unary(handler.unary_unary, deserialize, counted)
         return grpc.unary_unary_rpc_method_handler(behaviour, None, serializer)
 
