@@ -125,6 +125,8 @@ def engine(settings: Settings, options: EngineOptions | None = None, **changes) 
         raise found[-1]
     try:
         with open_channel(found[0].address) as channel:
+            # On a busy machine the first try to connect may run out of time, and then fails the calls that wait for it.
+            grpc.channel_ready_future(channel).result(PATIENCE_S)
             yield Engine(found[0], found[1], channel, settings)
     finally:
         stop.set()
