@@ -332,15 +332,23 @@ class ObjectStore:
 
         :raises StoreUnavailable: the store did not answer.
         """
-        key = check_key(listed.key)
+        modified_at = self.modified_at(listed.key)
+        # A list of S3 has milliseconds, an answer to HEAD has not.
+        return modified_at is not None and modified_at.replace(microsecond=0) <= listed.modified_at
+
+    def modified_at(self, key: str) -> datetime | None:
+        """Return when an object was written; None if it is not there.
+
+        :raises StoreUnavailable: the store did not answer.
+        """
+        check_key(key)
         try:
             found: datetime = obstore.head(self._backend, key)["last_modified"]
         except (BaseError, OSError) as error:
             if self.exists(key):
                 raise self._failed("look at", key, error) from error
-            return False
-        # A list of S3 has milliseconds, an answer to HEAD has not.
-        return found.replace(microsecond=0) <= listed.modified_at
+            return None
+        return found
 
     def delete(self, key: str) -> None:
         """Remove an object. If it is not there, nothing happens.

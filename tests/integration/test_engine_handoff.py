@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import grpc
 import pytest
 
@@ -292,6 +294,27 @@ def test_a_document_that_is_stored_already_is_referred_to_where_it_is_there(live
         assert answer.accepted
         assert found.stream.document_ref.object_key == (key if is_there else "")
         assert store.exists(own) != is_there
+
+
+def test_a_document_that_was_stored_long_ago_is_written_again_before_it_is_referred_to(settings, unique, tmp_path):
+    settings = settings.model_copy(update={"store_uri": (tmp_path / "objects").as_uri()})
+    source = apply(settings, graph_text(unique)).datasources[0]
+    request = handoff(unique, "doc-1", doc_stored_in_repo=True)
+    prepared = prepare(request.stream.document, source)
+    key = upload_key("acme", unique, "doc-1", prepared.checksum)
+    request.stream.document.ParseFromString(prepared.data)
+    with engine(settings, engine_name=unique) as running, open_store(settings.store_uri, settings) as store:
+        store.put(key, prepared.data)
+        (listed,) = store.describe(key.rpartition("/")[0])
+        os.utime(tmp_path / "objects" / key, (1_700_000_000, 1_700_000_000))
+        (old,) = store.describe(key.rpartition("/")[0])
+
+        answer = running.stub.IntakeHandoff(request, timeout=120)
+
+        assert answer.accepted
+        assert old.modified_at < listed.modified_at
+        assert store.delete_unchanged([old]) == []
+        assert store.get(key) == prepared.data
 
 
 def code_of(running, unique):
