@@ -11,13 +11,12 @@ from google.protobuf.message import Message
 
 from pipestream.errors import NotOwner, TransientError
 from pipestream.rpc.channels import open_aio_channel
+from pipestream.rpc.gate import FORWARDED
 from pipestream.rpc.security import channel_security
 from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
 
-FORWARDED = "pipestream-forwarded"
-"""Request metadata of a call that was handed on once. It is not handed on again: owners may have changed meanwhile."""
 # Metadata of the connection, which the next one has of its own.
 _OF_THE_CONNECTION = ("user-agent", "authorization", "content-type", "te")
 

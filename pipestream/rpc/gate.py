@@ -24,6 +24,10 @@ from pipestream.rpc.status import ERROR_CODE, RpcStatus, details_of, status_of
 
 log = logging.getLogger(__name__)
 
+FORWARDED = "pipestream-forwarded"
+"""Request metadata of a call that another server handed on. It is not handed on again, since owners may have changed
+meanwhile, and does not wait for room."""
+
 _FREE = ("/grpc.health.",)
 """Calls of these services pass without a token and without a limit: whoever watches the server must get an answer."""
 
@@ -179,7 +183,9 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
     def _both_streaming(self, behaviour: Callable[..., Any], deserialize: Deserialize, counted: str | None) -> Any:
         async def call(requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
             begun = self._enter(counted)
-            held = StreamBytes(self._bytes)
+            # Two servers that hand messages on to each other would wait for each other's room forever.
+            is_forwarded = any(name == FORWARDED for name, _ in context.invocation_metadata() or ())
+            held = StreamBytes(self._bytes, may_wait=not is_forwarded)
 
             async def each() -> AsyncIterator[Any]:
                 async for data in requests:

@@ -59,14 +59,26 @@ class InFlightBytes:
 class StreamBytes:
     """What one stream of requests has in work, if it gets an answer for each."""
 
-    def __init__(self, all_bytes: InFlightBytes) -> None:
+    def __init__(self, all_bytes: InFlightBytes, *, may_wait: bool = True) -> None:
+        """:param may_wait: for room; otherwise a request is refused where there is none."""
         self._all = all_bytes
+        self._may_wait = may_wait
+        self._is_closed = False
         self._sizes: deque[int] = deque()
 
     async def take(self, size_bytes: int) -> None:
-        """Count a request, as soon as there is room: the sender is not read from until then."""
-        await self._all.take_patiently(size_bytes)
-        self._sizes.append(size_bytes)
+        """Count a request, as soon as there is room: the sender is not read from until then.
+
+        :raises Overloaded: there is none, and the stream may not wait.
+        """
+        if self._may_wait:
+            await self._all.take_patiently(size_bytes)
+        else:
+            self._all.take(size_bytes)
+        if self._is_closed:  # meanwhile: the reader of a cancelled stream may end after the stream
+            self._all.give_back(size_bytes)
+        else:
+            self._sizes.append(size_bytes)
 
     def answered(self) -> None:
         """Count a request no longer. Answers may come in another order, so it may be another one that counts on."""
@@ -74,6 +86,7 @@ class StreamBytes:
             self._all.give_back(self._sizes.popleft())
 
     def close(self) -> None:
-        """Count nothing of the stream any more."""
+        """Count nothing of the stream any more, nor from now on."""
+        self._is_closed = True
         while self._sizes:
             self.answered()

@@ -7,10 +7,11 @@ import sys
 
 import pytest
 
-from pipestream.engine_server.forward import FORWARDED, Forwarder
+from pipestream.engine_server.forward import Forwarder
 from pipestream.engine_server.place import WorkerPlace, address_of, holder_of, holder_of_child, is_dead_predecessor
 from pipestream.errors import NotOwner
 from pipestream.gen.ai.pipestream.engine.v1.engine_service_pb2 import IntakeHandoffRequest, IntakeHandoffResponse
+from pipestream.rpc.gate import FORWARDED
 from pipestream.settings import load_settings
 
 

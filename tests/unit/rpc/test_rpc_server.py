@@ -15,6 +15,8 @@ from prometheus_client import REGISTRY
 
 from pipestream.errors import BrokerUnavailable, DocumentMissing, GraphInvalid, Problem
 from pipestream.rpc.channels import open_aio_channel, open_channel
+from pipestream.rpc.gate import FORWARDED
+from pipestream.rpc.in_flight_bytes import InFlightBytes, StreamBytes
 from pipestream.rpc.security import ChannelSecurity, ServerSecurity
 from pipestream.rpc.server import RpcServer, ServerOptions
 from pipestream.rpc.status import ERROR_CODE
@@ -245,6 +247,41 @@ def test_a_stream_is_not_read_further_until_there_is_room():
             return was_answered, await reading, server.gate.bytes_in_work
 
     assert asyncio.run(asyncio.wait_for(run(), 60)) == (False, ["y" * 600] * 3, 0)
+
+
+def test_a_stream_that_another_server_hands_on_is_refused_where_there_is_no_room():
+    async def run():
+        async with (
+            serving(max_in_flight_bytes=1_000) as (server, answers, address),
+            open_aio_channel(address) as channel,
+        ):
+            accepted = say(channel)(StringValue(value="wait" + "x" * 600))
+            await asyncio.wait_for(answers.waiting.wait(), 30)
+            stream = each(channel)(iter([StringValue(value="y" * 600)]), metadata=((FORWARDED, "1"),))
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await all_of(stream)
+            answers.go_on.set()
+            await accepted
+            await server.gate.wait_idle(30)
+            return refused.value.code(), server.gate.bytes_in_work
+
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == (Code.RESOURCE_EXHAUSTED, 0)
+
+
+def test_a_request_that_waits_when_its_stream_ends_counts_nothing_afterwards():
+    async def run():
+        everything = InFlightBytes(10)
+        everything.take(10)
+        held = StreamBytes(everything)
+        waiting = asyncio.create_task(held.take(5))
+        while not everything.waiting:
+            await asyncio.sleep(0)
+        held.close()
+        everything.give_back(10)
+        await waiting
+        return everything.now
+
+    assert asyncio.run(run()) == 0
 
 
 def test_the_health_of_a_server_follows_what_the_server_says_of_itself():
