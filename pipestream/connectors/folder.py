@@ -153,6 +153,7 @@ class NewFilesConnector:
                 yield from self._look(root, relative, known.get(_printable(relative)))
 
     def _look(self, root: Path, relative: str, known: Mapping[str, Any] | None) -> Iterator[Found]:
+        looked_at = self.now()
         try:
             # Before it is read: if it changes meanwhile, the next run reads it again.
             found = self.folder.stat(root, relative)
@@ -165,7 +166,7 @@ class NewFilesConnector:
             yield _unreadable(relative, error)
             return
         yield document
-        is_young = max(found.st_mtime, found.st_ctime) > self.now() - _YOUNG_S
+        is_young = max(found.st_mtime, found.st_ctime) > looked_at - _YOUNG_S
         yield Seen(relative, {} if is_young else state)
 
 

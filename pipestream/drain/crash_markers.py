@@ -119,6 +119,12 @@ def marker_key(lane: str, topic_id: str, partition: int, sub_range: int | None =
     return f"{ROOT}/{check_key_part(lane, 'lane')}/{topic}/{name}.json"
 
 
+def have_died(tasks: Iterable[RangeTask], store: ObjectStore) -> bool:
+    """Tell whether an earlier try of whole ranges left a marker, by which somebody may be blamed."""
+    keys = [marker_key(task.lane, task.topic_id, each.partition) for task in tasks for each in task.ranges]
+    return any(not isinstance(found, DocumentMissing) for found in store.get_many(keys))
+
+
 class CrashMarkers:
     """The markers of a task's partitions. A try that ends in order takes back what it has marked."""
 

@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 
+from pipestream.drain.crash_markers import have_died
 from pipestream.drain.garbage import spared_collector
 from pipestream.drain.range_task import RangeOutcome, RangeTask
 from pipestream.drain.sub_ranges import commit_sub_ranges, process_sub_range
 from pipestream.drain.window import drain_task
-from pipestream.errors import LeaseLost
+from pipestream.errors import LeaseLost, StoreRefused, StoreUnavailable
+from pipestream.objects.store import open_store
 from pipestream.offsets.range_reader import RangeBroker
 from pipestream.settings import Settings
 
@@ -37,7 +39,7 @@ class LocalRunner:
 
     def __call__(self, tasks: Sequence[RangeTask]) -> Iterator[RangeOutcome]:
         """Yield the outcomes of tasks as they end. A further task begins only when the caller asks for the next one."""
-        width = min(self._at_once, len(tasks))
+        width = self._find_width(tasks)
         run = _Run(self._settings, width, self._broker, self._lost)
         waiting = iter(tasks)
         if width == 1:
@@ -55,6 +57,19 @@ class LocalRunner:
                 for each in ended:
                     yield from each.result()
                 running |= {pool.submit(run.drain, task) for task in islice(waiting, len(ended))}
+
+    def _find_width(self, tasks: Sequence[RangeTask]) -> int:
+        """Return how many tasks may run at once."""
+        width = min(self._at_once, len(tasks))
+        # What is processed in sub-ranges waits in memory until all of them are done.
+        if width <= 1 or any(task.sub_ranges for task in tasks):
+            return min(width, 1)
+        # The record at which this process ends has to be the only one that it works on.
+        try:
+            with open_store(self._settings.store_uri, self._settings) as store:
+                return 1 if have_died(tasks, store) else width
+        except (StoreRefused, StoreUnavailable):
+            return 1  # a task waits for the store, and says what is wrong
 
     def cancel(self, why: LeaseLost) -> None:
         """Stop the tasks of a slot before their next transaction."""

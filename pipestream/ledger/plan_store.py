@@ -94,6 +94,8 @@ class PlanStore:
 
     def with_tasks(self, plans: Sequence[Plan]) -> list[Plan]:
         """Return plans of the table with how their work is cut into tasks, and why, which only their objects say."""
+        if not plans:  # to look would make the ledger's folder
+            return []
         found: dict[tuple[str, str], Plan] = {}
         with self._open() as store:
             for place in (0, 1):

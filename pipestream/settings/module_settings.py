@@ -24,7 +24,8 @@ class ModuleSettings(SettingsGroup):
         2,
         ge=1,
         le=256,
-        description="Most processes of one runtime: module in one process of ours; each takes a document.",
+        description="Most processes of one runtime: module that a task, a slot of a stream or an engine starts; each "
+        "takes a document.",
     )
     runtime_memory_mb: int = Field(
         0, ge=0, description="Address space of a process of a runtime: module, in MB; 0: no limit."

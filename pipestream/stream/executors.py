@@ -138,8 +138,7 @@ class RunnerExecutor:
         tasks = [_with_unrecorded(task, before) for task in range_tasks(parts.slot, ranges)]
         if window_s:
             tasks = [join_tasks(tasks, window_s)]
-        with parts.running():
-            outcomes = run_tasks(self._runner, tasks, parts.check_lease)
+        outcomes = run_tasks(self._runner, tasks, parts.check_lease)
         for outcome in outcomes:
             if outcome.end > outcome.start:
                 parts.add(outcome.partition, outcome.end, outcome.tally, outcome.busy_s)

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pipestream.drain.busy_time import BusyTime
@@ -67,7 +66,6 @@ class Unrecorded:
         self._tasks = [BusyTime(clock)] if slot.is_ordered else [BusyTime(clock) for _ in starts]
         self._task_of = {p: self._tasks[number % len(self._tasks)] for number, p in enumerate(starts)}
         self._clock = clock
-        self._is_run = False
         self._moved_at = clock()
         """When a transaction was committed, or work began where there was none."""
 
@@ -109,10 +107,12 @@ class Unrecorded:
 
     @property
     def stalled_s(self) -> float:
-        """Return how long records have been in work without a commit; 0 if none are."""
+        """Return how long records have been in work here without a commit; 0 if none are, or if a runner has them.
+
+        What a runner commits is seen when its tasks end, and a window may last longer than a server may stall.
+        """
         with self._guard:
-            is_busy = self._is_run or self.in_flight
-            return self._clock() - self._moved_at if is_busy else 0.0
+            return self._clock() - self._moved_at if self.in_flight else 0.0
 
     def begin(self, partitions: Sequence[int], since: float | None = None) -> None:
         """Note that a chunk is being processed; see ``Counts``."""
@@ -122,17 +122,6 @@ class Unrecorded:
             if not self.in_flight:
                 self._moved_at = self._clock()
             self._task_of[partitions[0]].begin(partitions, since)
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Note that a runner works, whose chunks are not seen here."""
-        with self._guard:
-            self._is_run, self._moved_at = True, self._clock()
-        try:
-            yield
-        finally:
-            with self._guard:
-                self._is_run = False
 
     def metadata(self, partition: int, tally: Tally) -> str:
         """Return the metadata to commit after a chunk: counted from every place where the head may be by then."""

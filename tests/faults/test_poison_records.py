@@ -175,6 +175,20 @@ def test_a_deadly_document_is_given_up_after_as_many_deaths_as_it_may_have(
     assert marks_of(pipeline) == []
 
 
+def test_a_deadly_document_of_one_partition_costs_no_document_of_another(
+    make_pipeline, topic, unique, check, start_drain, fill, documents
+):
+    pipeline = make_pipeline((HEALTHY, FIRST + "modules:dying_among_others"), leases="none")
+    documents[0] = "0-deadly"
+    fill(pipeline, documents)
+
+    drain_until_done(pipeline, start_drain)
+
+    check("poison: one partition's document ends the process of all", pipeline, documents)
+    assert pipeline.doc_ids(f"dlq.intake.{unique}") == {"0-deadly": 1}
+    assert marks_of(pipeline) == []
+
+
 # Where only two deaths are allowed: one that nobody expected, then one at each deadly document. Else one more in the
 # chunk of each. A chunk that was not hydrated yet when the first one killed the process costs a death of its own.
 @pytest.mark.parametrize(

@@ -119,8 +119,8 @@ def test_a_drain_stops_itself_when_its_lease_cannot_be_renewed(
     assert drain.wait() == 1, drain.log
     assert "renewals have failed for" in drain.log
     assert pipeline.entries(topic) == []
-    # It stopped where it was, in the middle of its first range.
-    assert pipeline.group_offsets(topic) == {0: 20}
+    # The task that was held stopped where it was, after its first or its second chunk. The other may have ended before.
+    assert {10, 20} & set(pipeline.group_offsets(topic).values())
     store.start()
     drain_when_free(pipeline, "next")
 

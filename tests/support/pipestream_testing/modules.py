@@ -109,6 +109,26 @@ def dying(document: PipeDoc, context: ModuleContext) -> PipeDoc:
     os._exit(9)
 
 
+_at_work: list[str] = []
+
+
+@declare_module(is_concurrent=True)
+def dying_among_others(document: PipeDoc, context: ModuleContext) -> PipeDoc:
+    """End the process at documents whose id has ``deadly`` in it, as soon as another thread is at work on one.
+
+    After some seconds without one, it ends all the same.
+    """
+    if "deadly" in document.doc_id:
+        deadline = time.monotonic() + 4
+        while not _at_work and time.monotonic() < deadline:
+            time.sleep(0.001)
+        os._exit(9)
+    _at_work.append(document.doc_id)
+    time.sleep(0.02)
+    _at_work.remove(document.doc_id)
+    return document
+
+
 def fanning_out(document: PipeDoc, context: ModuleContext) -> Iterator[PipeDoc]:
     """Return ``config.copies`` documents (2 unless given), numbered in their title."""
     for number in range(int(context.config.get("copies", 2))):

@@ -237,6 +237,17 @@ def test_a_file_that_changed_a_moment_ago_is_read_again(folder):
     assert [isinstance(each, LeftOut) for (each,) in moments] == [False, False, False, True]
 
 
+def test_a_file_that_changed_a_moment_before_it_was_read_is_read_again_however_long_its_document_took(folder):
+    write(folder, "a.txt")
+    clock = [time.time()]
+    found = replace(connect(path=str(folder)), now=lambda: clock[0]).changes(Remembered())
+
+    next(found)
+    clock[0] += 60.0
+
+    assert next(found).state == {}
+
+
 def test_a_file_that_cannot_be_read_is_tried_again(folder):
     memory = Remembered()
     (folder / "a.txt").symlink_to("/etc/hostname")

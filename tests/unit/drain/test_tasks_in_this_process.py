@@ -8,19 +8,25 @@ import time
 import pytest
 
 from pipestream.drain import local_runner
+from pipestream.drain.crash_markers import CrashMarker, marker_key
 from pipestream.drain.local_runner import LocalRunner
 from pipestream.drain.range_task import RangeOutcome
 from pipestream.errors import LeaseLost
+from pipestream.objects.store import open_store
 from pipestream.settings import Settings
 from pipestream_testing.made import make_task
 
 # Only against hanging.
 PATIENCE_S = 60
-SETTINGS = Settings()
 
 
 @pytest.fixture
-def run_with(monkeypatch):
+def settings(tmp_path):
+    return Settings(store_uri=(tmp_path / "objects").as_uri())
+
+
+@pytest.fixture
+def run_with(monkeypatch, settings):
     """Return what runs some tasks with a function instead of a drain: ``work(task, settings, check_lease)``."""
 
     def run(work, count, at_once=local_runner.AT_ONCE):
@@ -29,7 +35,7 @@ def run_with(monkeypatch):
             return [outcome_of(task)]
 
         monkeypatch.setattr(local_runner, "drain_task", drain)
-        runner = LocalRunner(SETTINGS, at_once=at_once)
+        runner = LocalRunner(settings, at_once=at_once)
         return runner, runner([make_task("topic", "n", offsets=((each, 0, 100),)) for each in range(count)])
 
     return run
@@ -48,24 +54,34 @@ def test_tasks_are_at_work_at_the_same_time_and_all_are_done(run_with):
     assert sorted(outcome.partition for outcome in outcomes) == [0, 1, 2, 3, 4, 5]
 
 
-def test_tasks_at_work_share_what_a_process_may_have_in_flight(run_with):
+def test_tasks_at_work_share_what_a_process_may_have_in_flight(run_with, settings):
     shares = []
 
-    _, outcomes = run_with(lambda _, settings, __: shares.append(settings.in_flight_bytes), count=6, at_once=4)
+    _, outcomes = run_with(lambda _, own, __: shares.append(own.in_flight_bytes), count=6, at_once=4)
 
     assert len(list(outcomes)) == 6
-    assert set(shares) == {SETTINGS.in_flight_bytes // 4}
+    assert set(shares) == {settings.in_flight_bytes // 4}
 
 
-def test_a_task_by_itself_runs_in_the_thread_that_asks_and_has_all_bytes(run_with):
+def test_a_task_by_itself_runs_in_the_thread_that_asks_and_has_all_bytes(run_with, settings):
     seen = []
 
-    _, outcomes = run_with(
-        lambda _, settings, __: seen.append((threading.current_thread(), settings.in_flight_bytes)), count=1
-    )
+    _, outcomes = run_with(lambda _, own, __: seen.append((threading.current_thread(), own.in_flight_bytes)), count=1)
 
     assert len(list(outcomes)) == 1
-    assert seen == [(threading.current_thread(), SETTINGS.in_flight_bytes)]
+    assert seen == [(threading.current_thread(), settings.in_flight_bytes)]
+
+
+def test_where_a_process_has_died_tasks_run_one_after_the_other(run_with, settings):
+    threads = []
+
+    runner, _ = run_with(lambda *_: threads.append(threading.current_thread()), count=0)
+    tasks = [make_task("topic", "n", offsets=((each, 0, 100),)) for each in range(3)]
+    with open_store(settings.store_uri, settings) as store:
+        store.put(marker_key(tasks[0].lane, tasks[0].topic_id, 2), CrashMarker(0, "hash", reach=10).encode())
+
+    assert len(list(runner(tasks))) == 3
+    assert threads == [threading.current_thread()] * 3
 
 
 def test_no_further_task_begins_before_the_caller_has_looked_at_its_lease(run_with):

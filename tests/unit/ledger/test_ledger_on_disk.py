@@ -175,6 +175,7 @@ def test_reading_a_ledger_that_is_not_there_finds_nothing_and_makes_nothing(ledg
     assert ledger.is_same_topic("g", "intake.a", "id-1")
     assert ledger.find_plan("plan", "g") is None
     assert (ledger.entries(), ledger.plans(), ledger.partitions(), ledger.delta_tables()) == ([], [], [], {})
+    assert ledger.with_tasks([]) == []
     assert ledger.entries_table(["lane", "entered_at"]).num_rows == 0
     assert list(tmp_path.iterdir()) == []
 

@@ -189,11 +189,3 @@ def test_parts_stall_while_records_are_in_work_and_nothing_is_committed(parts, c
     parts.add(0, 102, some(1))
 
     assert parts.stalled_s == 0.0
-
-
-def test_parts_stall_while_a_runner_works_and_nothing_is_committed(parts, clock):
-    with parts.running():
-        clock.now += 5.0
-        assert parts.stalled_s == 5.0
-
-    assert parts.stalled_s == 0.0
