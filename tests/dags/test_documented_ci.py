@@ -15,7 +15,8 @@ import yaml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-pytestmark = [pytest.mark.stack, pytest.mark.airflow, pytest.mark.spark]
+# Minutes of Airflow's start again and again. The default run tests DAGs from the command line elsewhere.
+pytestmark = [pytest.mark.stack, pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow]
 
 
 def read_job() -> dict[str, Any]:
