@@ -33,6 +33,6 @@ class TelemetrySettings(SettingsGroup):
     health_stall_s: float = Field(
         300.0,
         gt=0,
-        description="A server whose loop has not come around for so long says that it is not alive. A sidecar or "
-        "stream that has processed records for so long without a commit says that it is not ready.",
+        description="A server whose loop has not come around for so long says that it is not alive. A sidecar "
+        "that has processed records for so long without a commit says that it is not ready.",
     )
