@@ -6,6 +6,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+
 from pipestream.database import Connection, Database
 from pipestream.errors import TerminalError
 from pipestream.graph.proto import BuiltGraph, from_kept, graph_hash, to_binary
@@ -70,6 +72,10 @@ WHERE v.graph_id = %s ORDER BY v.version DESC
 """
 
 
+class _TablesMissing(Exception):
+    """No graph was ever applied in this database."""
+
+
 class VersionMissing(TerminalError):
     """There is no such version of a graph."""
 
@@ -129,7 +135,7 @@ class ActiveGraph:
 
 
 class GraphVersions:
-    """Keeps graph versions in PostgreSQL. The tables are created when first needed."""
+    """Keeps graph versions in PostgreSQL. The first change creates the tables; until then there are no versions."""
 
     def __init__(self, settings: Settings) -> None:
         self._database = Database(settings.postgres_dsn)
@@ -187,7 +193,8 @@ class GraphVersions:
 
     def latest_activation(self) -> int:
         """Return a number that grows whenever a version of any graph becomes the active one, or a graph is deleted."""
-        return int(self._rows("SELECT coalesce(max(activation), 0) FROM graph_activations", ())[0][0])
+        rows = self._rows("SELECT coalesce(max(activation), 0) FROM graph_activations", ())
+        return int(rows[0][0]) if rows else 0
 
     def active(self, graph_id: str) -> Graph | None:
         """Return the active version's graph, or None for a graph that was never applied, or was deleted."""
@@ -303,8 +310,21 @@ class GraphVersions:
         return next(each for each in self.history(graph_id) if each.version == version)
 
     def _rows(self, query: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        self._make_tables()
-        return self._database.run(lambda connection: connection.execute(query, parameters).fetchall())
+        """Return what a query finds; nothing if the tables do not exist.
+
+        Reading does not create tables. Every drain reads, and drains that begin together would wait for each other.
+        """
+
+        def work(connection: Connection) -> list[tuple[Any, ...]]:
+            try:
+                return connection.execute(query, parameters).fetchall()
+            except psycopg.errors.UndefinedTable:
+                raise _TablesMissing from None  # out of the transaction, which PostgreSQL has given up
+
+        try:
+            return self._database.run(work)
+        except _TablesMissing:
+            return []
 
     def _make_tables(self) -> None:
         if self._has_tables:

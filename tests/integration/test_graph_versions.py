@@ -52,6 +52,16 @@ def test_a_graph_that_was_never_applied_has_no_versions(versions):
     assert versions.history("sample") == []
     assert versions.active("sample") is None
     assert versions.leftovers("sample") == []
+    assert versions.latest_activation() == 0
+    assert versions.active_versions() == {}
+    assert versions.deletion("sample") is None
+
+
+def test_reading_creates_no_tables(versions, settings):
+    versions.active("sample")
+
+    with psycopg.connect(settings.postgres_dsn.get_secret_value()) as connection:
+        assert connection.execute("SELECT to_regclass('graph_versions')").fetchone() == (None,)
 
 
 def test_the_last_saved_version_is_active_and_every_version_is_kept(versions, open_store):
