@@ -21,14 +21,15 @@ from pipestream_airflow.consul_hook import ConsulHook
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-_AWS_EXTRA = {"region_name": "s3_region", "endpoint_url": "s3_endpoint"}
+_AWS_EXTRA = ("region_name", "endpoint_url")
 
 
 def run_settings(consul_conn_id: str | None = None) -> tuple[Settings, dict[str, str]]:
     """Return the settings of a task, and the variables with which a process that it starts has the same.
 
-    The settings ``kafka_conn_id``, ``aws_conn_id`` and ``postgres_conn_id`` name connections. What a connection says
-    takes the place of a setting; what it does not say stays.
+    The settings ``kafka_conn_id``, ``aws_conn_id`` and ``postgres_conn_id`` name connections. A connection stands for
+    an address and all secrets that are sent there. Those of the settings belong to another server, so they are not
+    used even if the connection has none: the variables are then empty, as a process may have the settings in a file.
 
     :param consul_conn_id: the connection that says where Consul is; None: the settings say it.
     :raises AirflowFailException: a connection cannot be used.
@@ -72,11 +73,13 @@ def _kafka_values(connection: Connection) -> dict[str, str]:
     if not brokers:
         raise SettingsInvalid(f"the connection {connection.conn_id} has no bootstrap.servers in its extra")
     own = {name: value for name, value in options.items() if name not in DECIDED}
-    return {"kafka_bootstrap": brokers, **({"kafka_options": json.dumps(own)} if own else {})}
+    return {"kafka_bootstrap": brokers, "kafka_options": json.dumps(own)}
 
 
 def _aws_values(connection: Connection) -> dict[str, str]:
-    """Read a connection of the type of Airflow's Amazon provider. Without keys, AWS's own lookup applies.
+    """Read a connection of the type of Airflow's Amazon provider.
+
+    Without keys, AWS's own lookup applies, and without an endpoint, S3 is AWS's. The region may be the settings'.
 
     :raises SettingsInvalid: it has more than keys, region and endpoint, which nobody would obey.
     """
@@ -86,9 +89,13 @@ def _aws_values(connection: Connection) -> dict[str, str]:
             f"the connection {connection.conn_id} has {', '.join(unused)} in its extra, which would not be used: leave "
             f"login and password empty and let AWS's own lookup find the role, and keep only {', '.join(_AWS_EXTRA)}"
         )
-    values = {"s3_access_key": connection.login or "", "s3_secret_key": connection.password or ""}
-    values |= {name: str(extra.get(key) or "") for key, name in _AWS_EXTRA.items()}
-    return {name: value for name, value in values.items() if value}
+    values = {
+        "s3_access_key": connection.login or "",
+        "s3_secret_key": connection.password or "",
+        "s3_endpoint": str(extra.get("endpoint_url") or ""),
+    }
+    region = str(extra.get("region_name") or "")
+    return values | ({"s3_region": region} if region else {})
 
 
 def _postgres_values(connection: Connection) -> dict[str, str]:

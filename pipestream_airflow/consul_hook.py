@@ -79,10 +79,10 @@ class ConsulHook(BaseHook):
 
 def _values_of(connection: Connection) -> dict[str, str]:
     extra = connection.extra_dejson
-    values = {
+    return {
         "consul_address": f"{connection.host or DEFAULT_HOST}:{connection.port or DEFAULT_PORT}",
         "consul_scheme": extra.get("scheme") or "http",
+        # Empty if it has none: a token of the settings is for another Consul.
         "consul_token": connection.password or "",
         "consul_ca_file": extra.get("ca_file") or "",
     }
-    return {name: value for name, value in values.items() if value}

@@ -11,6 +11,9 @@ from pipestream.settings import CONFIG_VARIABLE, ENV_PREFIX, STACK_PREFIX, confi
 # Addresses, which may have a password in them.
 _MAYBE_SECRET = {"gateway_url", "metrics_push_url", "otlp_endpoint"}
 
+_NO_VALUE = ("", "{}")
+"""What variables have whose setting has no value, or is an empty table."""
+
 
 def executor_environment() -> dict[str, str]:
     """Return the variables that executors get from this process. Otherwise they have only their worker's environment.
@@ -29,7 +32,8 @@ def connect_environment(variables: Mapping[str, str] | None = None) -> dict[str,
     In addition to ``executor_environment``: the settings in this process's environment that are not secret. A worker
     started by spark-submit on the same machine would inherit them.
 
-    :param variables: settings of this drain that are not in the environment; they count in place of those.
+    :param variables: settings of this drain that are not in the environment; they count in place of those. An empty one
+        takes a secret back that the workers have, so it is passed on.
     """
     secret = {f"{ENV_PREFIX}{name.upper()}" for name in secret_settings() | _MAYBE_SECRET}
     settings = {
@@ -37,4 +41,5 @@ def connect_environment(variables: Mapping[str, str] | None = None) -> dict[str,
         for name, value in {**os.environ, **(variables or {})}.items()
         if name.startswith(ENV_PREFIX) and not name.startswith(STACK_PREFIX) and name.upper() not in secret
     }
-    return settings | executor_environment()
+    taken_back = {name: value for name, value in (variables or {}).items() if value in _NO_VALUE}
+    return settings | taken_back | executor_environment()

@@ -28,6 +28,11 @@ def read_table(given: Any, example: str) -> Mapping[str, Any]:
     return given
 
 
+def none_if_empty(given: Any) -> Any:
+    """Return None for empty text. So an empty variable takes a value back that the file has."""
+    return None if given == "" else given
+
+
 def check_pair(cert_name: str, cert: Path | None, key: Path | None) -> None:
     """Refuse a certificate without its key, and a key without its certificate."""
     if (cert is None) != (key is None):

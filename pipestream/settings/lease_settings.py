@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, SecretStr, field_validator
 
 from pipestream.plugins.registry import PluginGroup, find_plugin, plugin_names
-from pipestream.settings.group import SettingsGroup
+from pipestream.settings.group import SettingsGroup, none_if_empty
 
 
 class LeaseSettings(SettingsGroup):
@@ -34,6 +34,11 @@ class LeaseSettings(SettingsGroup):
         description="Connection of Airflow (type consul) that DAGs take Consul's address, scheme, token and CA from, "
         "instead of the settings above.",
     )
+
+    @field_validator("consul_token", "consul_ca_file", mode="before")
+    @classmethod
+    def _read_empty_consul(cls, given: Any) -> Any:
+        return none_if_empty(given)
 
     @field_validator("leases")
     @classmethod

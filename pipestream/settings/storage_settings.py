@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
-from pipestream.settings.group import SettingsGroup
+from pipestream.settings.group import SettingsGroup, none_if_empty
 
 
 class StorageSettings(SettingsGroup):
@@ -41,6 +41,11 @@ class StorageSettings(SettingsGroup):
         None,
         description="Connection of Airflow (type postgres) that DAGs and pages use instead of postgres_dsn.",
     )
+
+    @field_validator("s3_endpoint", "s3_access_key", "s3_secret_key", mode="before")
+    @classmethod
+    def _read_empty_s3(cls, given: Any) -> Any:
+        return none_if_empty(given)
 
     @model_validator(mode="after")
     def _check_storage(self) -> Self:

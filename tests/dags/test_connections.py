@@ -80,6 +80,25 @@ def test_a_process_that_a_task_starts_has_the_same_settings(connect, monkeypatch
     assert load_settings() == settings
 
 
+def test_a_connection_without_secrets_takes_those_of_the_settings_back(connect, tmp_path, monkeypatch):
+    file = tmp_path / "settings.toml"
+    file.write_text(
+        's3_access_key = "key"\ns3_secret_key = "s3cr3t"\ns3_endpoint = "http://minio:9000"\ns3_region = "eu-north-1"\n'
+        'kafka_options = {"security.protocol" = "SASL_SSL", "sasl.password" = "s3cr3t"}\n'
+    )
+    monkeypatch.setenv("PIPESTREAM_CONFIG", str(file))
+    connect("kafka", extra={"bootstrap.servers": "b1:9093"})
+    connect("aws")
+
+    settings, environment = run_settings()
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    assert (settings.s3_access_key, settings.s3_secret_key, settings.s3_endpoint) == (None, None, None)
+    assert (settings.s3_region, settings.kafka_options) == ("eu-north-1", {})
+    assert load_settings() == settings
+
+
 @pytest.mark.parametrize(
     ("kind", "fields", "said"),
     [

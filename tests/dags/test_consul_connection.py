@@ -45,6 +45,20 @@ def test_a_connection_takes_the_place_of_the_settings(connect, monkeypatch):
         assert load_settings() == settings
 
 
+def test_a_connection_without_a_token_takes_that_of_the_settings_back(connect, tmp_path, monkeypatch):
+    file = tmp_path / "settings.toml"
+    file.write_text(f'consul_scheme = "https"\nconsul_token = "{TOKEN}"\nconsul_ca_file = "/etc/ca.pem"\n')
+    monkeypatch.setenv("PIPESTREAM_CONFIG", str(file))
+    connect(host="consul.example")
+
+    settings, environment = run_settings("leases_at")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    assert (settings.consul_scheme, settings.consul_token, settings.consul_ca_file) == ("http", None, None)
+    assert load_settings() == settings
+
+
 def test_without_a_connection_the_settings_count(monkeypatch):
     monkeypatch.setenv("PIPESTREAM_CONSUL_ADDRESS", "consul.example:1")
 

@@ -45,6 +45,8 @@ def test_workers_of_a_connect_server_also_get_the_variables_that_are_not_secret(
 
     assert connect_environment() == {"PIPESTREAM_CHUNK_RECORDS": "7"}
     of_connections = {"PIPESTREAM_KAFKA_BOOTSTRAP": "b1:9093", "PIPESTREAM_S3_SECRET_KEY": "s3cr3t"}
+    taken_back = {"PIPESTREAM_KAFKA_OPTIONS": "{}", "PIPESTREAM_S3_ACCESS_KEY": ""}
+    assert connect_environment(taken_back) == {"PIPESTREAM_CHUNK_RECORDS": "7", **taken_back}
     assert connect_environment({**of_connections, "PIPESTREAM_CHUNK_RECORDS": "8"}) == {
         "PIPESTREAM_CHUNK_RECORDS": "8",
         "PIPESTREAM_KAFKA_BOOTSTRAP": "b1:9093",
