@@ -87,7 +87,8 @@ class ServerWatch:
             with closing(open_lease_store(settings)) as leases:
                 graph = load_graph(Path(self._operator.graph_file))
                 topics = StandingView(settings, leases).find([graph]).topics
-        except (PipestreamError, AirflowRuntimeError) as error:  # the second, if Airflow does not give the connection
+        # Airflow's errors: it has no such connection, does not give it, or it cannot be used. The server may be well.
+        except (PipestreamError, AirflowException, AirflowRuntimeError, PermissionError) as error:
             return f"; lag unknown: {error}"
         oldest = max((each.oldest_age_s for each in topics), default=0.0)
         lag = f"{sum(each.lag for each in topics)} in {counted(len(topics), 'topic')}"

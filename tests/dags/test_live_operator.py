@@ -25,6 +25,8 @@ from pipestream_airflow import LiveServerOperator
 from pipestream_testing.secured_server import SecuredServer
 from pipestream_testing.waiting import wait_until
 
+GRAPH_FILE = str(Path(__file__).resolve().parents[2] / "examples" / "live_graph.yaml")
+
 
 class FakeTask:
     """What Airflow gives a task, and what a person does in Airflow meanwhile."""
@@ -195,6 +197,23 @@ def test_a_server_that_runs_elsewhere_is_only_watched(make, task, port, tmp_path
 
     assert (returned["healthy"], returned["ended_by"], returned["starts"]) == (True, "age", 0)
     assert not (tmp_path / "live").exists()
+
+
+@pytest.mark.parametrize("connection", [None, '{"conn_type": "http"}'])
+def test_a_healthy_server_is_watched_without_a_usable_connection(make, task, port, monkeypatch, capsys, connection):
+    monkeypatch.setenv("PIPESTREAM_KAFKA_CONN_ID", "brokers")
+    if connection:
+        monkeypatch.setenv("AIRFLOW_CONN_BROKERS", connection)
+    changes = {"external": True, "graph_file": GRAPH_FILE, "max_age": timedelta(seconds=0.1)}
+
+    with TelemetryEndpoint("127.0.0.1", port, lambda: Health(True)):
+        returned = make(**changes).execute(task.context())
+
+    assert (returned["healthy"], returned["ended_by"]) == (True, "age")
+    said = capsys.readouterr().out
+    assert "tiny: healthy" in said
+    assert "lag unknown: " in said
+    assert "brokers" in said.partition("lag unknown: ")[2]
 
 
 class Healthy(BaseHTTPRequestHandler):
