@@ -6,6 +6,7 @@ once. A transport is called before that transaction, so after a crash it may sen
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -64,10 +65,25 @@ def open_transport(engine: str, context: PluginContext | None = None) -> EdgeTra
     """Return the transport that sends streams to a node's ``engine``. Close it when done.
 
     :raises ValueError: it is not an address, or its transport refuses the target.
-    :raises PluginBroken: its transport is of another package, and fails.
+    :raises PluginBroken: its transport is of another package, and fails, or takes no deadline.
     """
     address = parse_engine(engine)
     plugin = find_plugin(PluginGroup.TRANSPORT, address.transport)
     assert plugin is not None, "parse_engine has found it"
     transport: EdgeTransport = plugin.make(address.target, context or PluginContext())
+    if not _takes_deadline(transport):
+        transport.close()
+        raise plugin.broken(
+            f"{type(transport).__name__}.process does not take a deadline; "
+            f"let it be process(self, stream, idempotency_key, timeout_s, deadline=None)"
+        )
     return transport
+
+
+def _takes_deadline(transport: EdgeTransport) -> bool:
+    """Decide it now: called with an argument that it does not know, a transport would fail for every document."""
+    try:
+        inspect.signature(transport.process).bind("stream", "key", 1.0, None)
+    except TypeError:
+        return False
+    return True

@@ -167,6 +167,21 @@ def test_a_transport_is_named_by_the_nodes_engine(context):
     assert parse_engine("acme-file://out.txt") == EngineAddress("acme-file", "out.txt")
 
 
+@pytest.mark.usefixtures("acme")
+def test_a_transport_that_takes_no_deadline_is_refused_before_the_first_document(context, monkeypatch):
+    transport = importlib.import_module("acme_plugins").FileTransport
+    closed = []
+    monkeypatch.setattr(transport, "process", lambda self, stream, idempotency_key, timeout_s: None)
+    monkeypatch.setattr(transport, "close", lambda self: closed.append(self))
+
+    with pytest.raises(PluginBroken, match=r"FileTransport\.process does not take a deadline; let it be process\("):
+        open_transport("acme-file://out.txt", context)
+
+    assert len(closed) == 1
+    text = GRAPH.replace(b"nodes:\n", b"nodes:\n  - {id: away, type: connector, engine: 'acme-file://out.txt'}\n")
+    assert any("does not take a deadline" in problem and "nodes[0].engine" in problem for problem in problems(text))
+
+
 def test_an_engine_is_host_and_port_unless_it_names_a_transport():
     assert parse_engine("acme-file:50051") == EngineAddress("grpc", "acme-file:50051")
 
