@@ -7,7 +7,7 @@ and entries are never deleted: so these sums only grow, whatever process made an
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
     from pipestream.ledger import Ledger
 
-Sums = Mapping[tuple[str, ...], float]
-Totals = Mapping[str, Sums]
+Counts = Counter[tuple[str, tuple[str, ...]]]
+"""Sums by name and by the values of labels. All are whole numbers: a sum of floats depends on the order, and if its
+last digit falls, Prometheus takes the counter for a new one and adds all of it once more."""
+Totals = Mapping[str, Mapping[tuple[str, ...], float]]
 """The sums by the name of their metric, and each by the values of its labels."""
 
 LABELS = {
@@ -37,6 +39,7 @@ LABELS = {
 }
 LIVE, BACKFILL = "live", "backfill"
 
+_MICROSECONDS = "drained_microseconds"
 _COLUMNS = ["graph_id", "lane", "topic", "kind", "records", "documents_out", "dead_letters", "seconds"]
 # Clocks differ, and a commit may be tried again for a while: an entry can arrive in the ledger after one with a later
 # time. What is older than this is taken to be there.
@@ -52,7 +55,7 @@ class DrainTotals:
     def __init__(self, ledger: Ledger, now: Callable[[], datetime] = utc_now) -> None:
         self._ledger = ledger
         self._now = now
-        self._settled: Totals = _no_totals()
+        self._settled: Counts = Counter()
         self._settled_until: datetime | None = None
         self._one_at_a_time = threading.Lock()
 
@@ -63,48 +66,51 @@ class DrainTotals:
         """
         with self._one_at_a_time:
             self._settle()
-            return _add(self._settled, self._count(since=self._settled_until))
+            counts = self._settled.copy()
+            counts.update(self._count(since=self._settled_until))
+            return to_totals(counts)
 
     def _settle(self) -> None:
         until = self._now() - _SETTLED_AFTER
         if self._settled_until is None or until - self._settled_until > _SETTLED_AFTER:
-            self._settled = _add(self._settled, self._count(since=self._settled_until, until=until))
+            self._settled.update(self._count(since=self._settled_until, until=until))
             self._settled_until = until
 
-    def _count(self, since: datetime | None, until: datetime | None = None) -> Totals:
+    def _count(self, since: datetime | None, until: datetime | None = None) -> Counts:
         return count(self._ledger.entries_table(_COLUMNS, since=since, until=until))
 
 
-def count(entries: pa.Table) -> Totals:
+def count(entries: pa.Table) -> Counts:
     """Return the sums of some entries, in Arrow: a ledger has many."""
-    totals = _no_totals()
-    grouped = entries.group_by(["graph_id", "lane", "topic", "kind"]).aggregate(
-        [("kind", "count"), ("records", "sum"), ("dead_letters", "sum"), ("seconds", "sum")]
+    counts: Counts = Counter()
+    microseconds = pc.cast(pc.round(pc.multiply(entries["seconds"], 1e6)), "int64")
+    grouped = (
+        entries.append_column("microseconds", microseconds)
+        .group_by(["graph_id", "lane", "topic", "kind"])
+        .aggregate([("kind", "count"), ("records", "sum"), ("dead_letters", "sum"), ("microseconds", "sum")])
     )
     for row in to_rows(grouped):
         labels = (row["graph_id"], row["topic"], LIVE if row["lane"] == row["graph_id"] else BACKFILL)
-        totals["drained_ranges"][*labels, row["kind"]] += row["kind_count"]
-        for name in ("records", "dead_letters", "seconds"):
+        counts["drained_ranges", (*labels, row["kind"])] += row["kind_count"]
+        for name in ("records", "dead_letters", "microseconds"):
             # A run that died took its counts with it.
-            totals[f"drained_{name}"][labels] += row[f"{name}_sum"] or 0
+            counts[f"drained_{name}", labels] += row[f"{name}_sum"] or 0
     of_live = pc.equal(entries["lane"], entries["graph_id"])
     for lane, chosen in ((LIVE, entries.filter(of_live)), (BACKFILL, entries.filter(pc.invert(of_live)))):
         for graph_id in pc.unique(chosen["graph_id"]).to_pylist():
             of_graph = chosen.filter(pc.equal(chosen["graph_id"], graph_id))
             for way, documents in named_counts(of_graph).items():
                 if not is_decision(way):
-                    totals["drained_documents_out"][graph_id, lane, way] += documents
+                    counts["drained_documents_out", (graph_id, lane, way)] += documents
+    return counts
+
+
+def to_totals(counts: Counts) -> Totals:
+    """Return counts as metrics show them: microseconds become seconds here, and nowhere before."""
+    totals: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in LABELS}
+    for (name, labels), value in counts.items():
+        if name == _MICROSECONDS:
+            totals["drained_seconds"][labels] = value / 1_000_000
+        else:
+            totals[name][labels] = value
     return totals
-
-
-def _no_totals() -> dict[str, defaultdict[tuple[str, ...], float]]:
-    return {name: defaultdict(float) for name in LABELS}
-
-
-def _add(one: Totals, other: Totals) -> Totals:
-    total = _no_totals()
-    for each in (one, other):
-        for name, sums in each.items():
-            for labels, value in sums.items():
-                total[name][labels] += value
-    return total

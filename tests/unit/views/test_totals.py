@@ -1,15 +1,21 @@
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
 from pipestream.graph.load import check_graph_text
 from pipestream.ledger import EntryKind, Ledger, Tally
+from pipestream.ledger.tables import entry_rows
+from pipestream.ledger.upkeep import tidy
 from pipestream.settings import Settings
 from pipestream.views.exporter import DrainedCollector
-from pipestream.views.totals import DrainTotals
+from pipestream.views.totals import DrainTotals, count, to_totals
 from pipestream_testing.made import MADE_AT, make_entry
 
 TEXT = """
@@ -74,6 +80,43 @@ def test_entries_count_once_however_often_they_are_asked_for_and_however_old_the
 
     assert told == [3 * number for number in range(1, 41)]
     assert DrainTotals(ledger, clock).find() == totals.find()
+
+
+@given(st.lists(st.floats(0, 100_000), min_size=1, max_size=40), st.randoms(use_true_random=False), st.integers(1, 9))
+def test_seconds_never_go_back_however_entries_are_ordered_and_split(seconds, chance, size):
+    entries = [make_entry(at, at + 1, seconds=each) for at, each in enumerate(seconds)]
+    (in_order,) = add_seconds([entries])
+    chance.shuffle(entries)
+    told = add_seconds([entries[at : at + size] for at in range(0, len(entries), size)])
+
+    assert told == sorted(told)
+    assert told[-1] == in_order == pytest.approx(sum(seconds), abs=1e-4)
+
+
+def add_seconds(parts):
+    """Return the seconds in total after each part."""
+    counts, told = Counter(), []
+    for part in parts:
+        counts.update(count(entry_rows(part)))
+        told.append(to_totals(counts)["drained_seconds"][INTAKE])
+    return told
+
+
+def test_seconds_stay_the_same_while_entries_grow_old_and_files_are_joined(ledger):
+    clock = Clock()
+    totals = DrainTotals(ledger, clock)
+    chance = Random(7)
+    for number in range(30):
+        at = MADE_AT + timedelta(minutes=10 * number)
+        ledger.enter([make_entry(number, number + 1, entered_at=at, seconds=chance.uniform(0, 300))])
+    told = []
+    for _ in range(10):
+        clock.now += timedelta(minutes=70)
+        told.append(totals.find()["drained_seconds"])
+    tidy("entries", ledger.delta_tables()["entries"])
+
+    assert told == [told[0]] * 10
+    assert DrainTotals(ledger, clock).find()["drained_seconds"] == told[0]
 
 
 def test_the_exporter_counts_from_zero_and_only_what_belongs_to_graphs_that_are_applied(ledger):
