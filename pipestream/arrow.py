@@ -8,12 +8,16 @@ seconds of every run, so a run must not call them. ``test_runs_without_pandas.py
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 from pyarrow.json import ParseOptions, ReadOptions, read_json
+
+PART_ROWS = 16_384
+"""How many rows each part of a stream has at least, except the last: the cost of a sum hardly depends on its rows.
+A batch has at most 8,192 rows, so a part has fewer than 24,576."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -36,6 +40,23 @@ def to_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
 def from_stream(stream: Any) -> pa.Table:
     """Return the rows of a stream of Arrow batches from another library."""
     return pa.RecordBatchReader.from_stream(stream).read_all()
+
+
+def parts_from_stream(stream: Any) -> Iterator[pa.Table]:
+    """Yield the rows of a stream as they are read, so that no more than a part is in memory.
+
+    A file of a few rows is a batch of its own. Batches are joined until a part has ``PART_ROWS``.
+    """
+    batches: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in pa.RecordBatchReader.from_stream(stream):
+        batches.append(batch)
+        rows += batch.num_rows
+        if rows >= PART_ROWS:
+            yield pa.Table.from_batches(batches)
+            batches, rows = [], 0
+    if batches:
+        yield pa.Table.from_batches(batches)
 
 
 def to_rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -86,6 +86,14 @@ def read(table: DeltaTable, predicate: str | None, columns: list[str] | None = N
         return from_stream(table.scan(columns=columns, predicate=predicate))
 
 
+def read_parts(table: DeltaTable, predicate: str | None, columns: list[str]) -> Iterator[pa.Table]:
+    """Yield the rows that a predicate holds for, a part at a time."""
+    from pipestream.arrow import parts_from_stream
+
+    with explained(table.table_uri):
+        yield from parts_from_stream(table.scan(columns=columns, predicate=predicate))
+
+
 def rows(table: DeltaTable | None, predicate: str | None) -> list[dict[str, Any]]:
     """Return the rows that a predicate holds for, as dictionaries; no table has no rows."""
     if table is None:

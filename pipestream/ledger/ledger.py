@@ -11,7 +11,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from deltalake.exceptions import CommitFailedError
 
 from pipestream.errors import LedgerBusy, LedgerConflict
 from pipestream.ledger import plan_store
-from pipestream.ledger.delta import TRIES, Place, all_hold, both_hold, lies_around, read, rows
+from pipestream.ledger.delta import TRIES, Place, all_hold, both_hold, lies_around, read, read_parts, rows
 from pipestream.ledger.delta import append as _append
 from pipestream.ledger.entries import Entry, Plan
 from pipestream.settings import Settings
@@ -223,13 +223,11 @@ class Ledger:
         :param since: only those recorded then or later.
         :param until: only those recorded before.
         """
-        import pyarrow as pa
-
         from pipestream.arrow import to_table
-        from pipestream.ledger.tables import ENTRIES_SCHEMA
+        from pipestream.ledger.tables import entries_schema
 
         found = self._place.find(ENTRIES)
-        schema = pa.schema([ENTRIES_SCHEMA.field(name) for name in columns])
+        schema = entries_schema(columns)
         if found is None:
             return to_table([], schema)
         predicate = all_hold(
@@ -242,6 +240,25 @@ class Ledger:
         if around is not None:
             predicate = both_hold(predicate, lies_around(around))
         return read(found, predicate, columns).cast(schema)
+
+    def entries_in_parts(
+        self, columns: list[str], *, since: datetime | None = None, until: datetime | None = None
+    ) -> Iterator[pa.Table]:
+        """Yield columns of entries a part at a time, in no order: for sums over a history of any length.
+
+        :param since: only those recorded then or later.
+        :param until: only those recorded before.
+        """
+        from pipestream.ledger.tables import entries_schema
+
+        found = self._place.find(ENTRIES)
+        if found is None:
+            return
+        predicate = all_hold(
+            since=("entered_at", since) if since else None, until=("entered_at", until) if until else None
+        )
+        for part in read_parts(found, predicate, columns):
+            yield part.cast(entries_schema(columns))
 
     def plans(self, *, lane: str | None = None, topic: str | None = None, run_id: str | None = None) -> list[Plan]:
         """Return plans, oldest first, as far as the table has them; see ``with_tasks``."""

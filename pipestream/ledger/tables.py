@@ -61,6 +61,11 @@ ENTRIES_SCHEMA = pa.schema(
 )
 
 
+def entries_schema(columns: Sequence[str]) -> pa.Schema:
+    """Return the schema of some columns of entries."""
+    return pa.schema([ENTRIES_SCHEMA.field(name) for name in columns])
+
+
 def plan_rows(plan: Plan) -> pa.Table:
     """Return a plan as one row per range."""
     shared = {name: getattr(plan, name) for name in PLANS_SCHEMA.names if name not in {"partition", "start", "end"}}

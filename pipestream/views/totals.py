@@ -49,6 +49,8 @@ _SETTLED_AFTER = timedelta(hours=1)
 class DrainTotals:
     """Adds up the ledger's entries. Old ones are read once, those of the last two hours every time.
 
+    They are read in parts: a million entries in memory would take more than the exporter may have in Compose.
+
     Safe to share between threads, which then take turns.
     """
 
@@ -77,11 +79,14 @@ class DrainTotals:
             self._settled_until = until
 
     def _count(self, since: datetime | None, until: datetime | None = None) -> Counts:
-        return count(self._ledger.entries_table(_COLUMNS, since=since, until=until))
+        counts: Counts = Counter()
+        for part in self._ledger.entries_in_parts(_COLUMNS, since=since, until=until):
+            counts.update(count(part))
+        return counts
 
 
 def count(entries: pa.Table) -> Counts:
-    """Return the sums of some entries, in Arrow: a ledger has many."""
+    """Return the sums of some entries."""
     counts: Counts = Counter()
     microseconds = pc.cast(pc.round(pc.multiply(entries["seconds"], 1e6)), "int64")
     grouped = (

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
+from pipestream.arrow import PART_ROWS
 from pipestream.graph.load import check_graph_text
 from pipestream.ledger import EntryKind, Ledger, Tally
 from pipestream.ledger.tables import entry_rows
@@ -80,6 +81,31 @@ def test_entries_count_once_however_often_they_are_asked_for_and_however_old_the
 
     assert told == [3 * number for number in range(1, 41)]
     assert DrainTotals(ledger, clock).find() == totals.find()
+
+
+def test_a_history_is_added_up_without_ever_having_more_than_a_part_of_it_in_memory(tmp_path):
+    class WatchedLedger(Ledger):
+        def entries_table(self, *_columns, **_wanted):
+            raise AssertionError("all of the history was read at once")
+
+        def entries_in_parts(self, *columns, **wanted):
+            for part in super().entries_in_parts(*columns, **wanted):
+                read.append(part.num_rows)
+                yield part
+
+    read = []
+    ledger = WatchedLedger(Settings(ledger_uri=tmp_path.as_uri()))
+    many = 3 * PART_ROWS
+    ledger.enter([make_entry(at, at + 1, tally=Tally(1)) for at in range(many)])
+    for at in range(many, many + 5):
+        enter(ledger, at, at + 1, tally=Tally(1))
+    clock = Clock()
+    clock.now += timedelta(hours=2)
+
+    assert DrainTotals(ledger, clock).find()["drained_records"] == {INTAKE: many + 5}
+    assert sum(read) == many + 5
+    assert max(read) < 2 * PART_ROWS
+    assert len(read) <= 4
 
 
 @given(st.lists(st.floats(0, 100_000), min_size=1, max_size=40), st.randoms(use_true_random=False), st.integers(1, 9))
