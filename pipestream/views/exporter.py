@@ -19,7 +19,7 @@ from pipestream.graph.model import Graph
 from pipestream.ledger import EntryKind
 from pipestream.topics.required import leased_topics
 from pipestream.views.standing import Standing, StandingView, TopicStanding
-from pipestream.views.totals import LABELS, LIVE, DrainTotals, Totals
+from pipestream.views.totals import LABELS, LANES, DrainTotals, Totals
 
 log = logging.getLogger(__name__)
 
@@ -89,13 +89,17 @@ def _counters(totals: Totals, graphs: list[Graph]) -> Iterator[CounterMetricFami
 
 
 def _zeros(graphs: list[Graph]) -> Totals:
-    """Return a zero for what can happen to graphs: Prometheus sees no increase in a counter that begins at 1."""
-    topics = [(graph.graph_id, topic, LIVE) for graph in graphs for topic in leased_topics(graph)]
+    """Return a zero for what can happen to graphs: Prometheus sees no increase in a counter that begins at 1.
+
+    Any topic can have a backfill, whose lane is not known before. All backfills share one label.
+    """
+    topics = [(graph.graph_id, topic, lane) for graph in graphs for topic in leased_topics(graph) for lane in LANES]
     zeros: dict[str, dict[tuple[str, ...], float]] = {name: dict.fromkeys(topics, 0.0) for name in LABELS}
     zeros["drained_ranges"] = {(*labels, EntryKind.DRAINED.value): 0.0 for labels in topics}
     zeros["drained_documents_out"] = {
-        (graph.graph_id, LIVE, way): 0.0
+        (graph.graph_id, lane, way): 0.0
         for graph in graphs
+        for lane in LANES
         for way in (*(each.edge_id for each in graph.edges if destination_of(each, graph).topic), HAPPY, ERROR)
     }
     return zeros

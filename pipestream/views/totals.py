@@ -37,7 +37,7 @@ LABELS = {
     "drained_seconds": ("graph", "topic", "lane"),
     "drained_documents_out": ("graph", "lane", "way"),
 }
-LIVE, BACKFILL = "live", "backfill"
+LANES = LIVE, BACKFILL = "live", "backfill"
 
 _MICROSECONDS = "drained_microseconds"
 _COLUMNS = ["graph_id", "lane", "topic", "kind", "records", "documents_out", "dead_letters", "seconds"]

@@ -104,7 +104,7 @@ def test_alerts_fire_for_the_dead_letters_of_a_batch_run_that_has_ended(pipeline
         TelemetryEndpoint("127.0.0.1", 0, lambda: Health(True)) as endpoint,
         run_prometheus(tmp_path, free_port, ALERTS, [endpoint.address]) as prometheus,
     ):
-        letters = f'pipestream_drained_dead_letters_total{{graph="{unique}",topic="intake.{unique}"}}'
+        letters = f'pipestream_drained_dead_letters_total{{graph="{unique}",lane="live",topic="intake.{unique}"}}'
         (before,) = wait_until(lambda: prometheus.query(letters), "nothing is counted")
         assert before["value"][1] == "0"
 

@@ -145,28 +145,30 @@ def test_seconds_stay_the_same_while_entries_grow_old_and_files_are_joined(ledge
     assert DrainTotals(ledger, clock).find()["drained_seconds"] == told[0]
 
 
-def test_the_exporter_counts_from_zero_and_only_what_belongs_to_graphs_that_are_applied(ledger):
+@pytest.mark.parametrize(("ledger_lane", "lane"), [("g", "live"), ("g@again", "backfill")])
+def test_the_exporter_counts_from_zero_and_only_what_belongs_to_graphs_that_are_applied(ledger, ledger_lane, lane):
     graphs = [GRAPH]
     registry = CollectorRegistry()
     registry.register(DrainedCollector(DrainTotals(ledger, Clock()), lambda: graphs))
 
     before = generate_latest(registry).decode()
-    enter(ledger, 0, 10, tally=Tally(10, {"e1": 8, "error-end": 1}, 1))
+    enter(ledger, 0, 10, lane=ledger_lane, tally=Tally(10, {"e1": 8, "error-end": 1}, 1))
     after = generate_latest(registry).decode()
     graphs.clear()
     without = generate_latest(registry).decode()
 
+    topic = f'graph="g",lane="{lane}",topic="intake.a"'
     for name, labels, value in (
-        ("ranges", '{graph="g",kind="drained",lane="live",topic="intake.a"}', 1),
-        ("records", '{graph="g",lane="live",topic="intake.a"}', 10),
-        ("dead_letters", '{graph="g",lane="live",topic="intake.a"}', 1),
-        ("seconds", '{graph="g",lane="live",topic="intake.a"}', 0.25),
-        ("documents_out", '{graph="g",lane="live",way="e1"}', 8),
-        ("documents_out", '{graph="g",lane="live",way="error-end"}', 1),
-        ("documents_out", '{graph="g",lane="live",way="happy-end"}', 0),
+        ("ranges", f'graph="g",kind="drained",lane="{lane}",topic="intake.a"', 1),
+        ("records", topic, 10),
+        ("dead_letters", topic, 1),
+        ("seconds", topic, 0.25),
+        ("documents_out", f'graph="g",lane="{lane}",way="e1"', 8),
+        ("documents_out", f'graph="g",lane="{lane}",way="error-end"', 1),
+        ("documents_out", f'graph="g",lane="{lane}",way="happy-end"', 0),
     ):
-        assert f"pipestream_drained_{name}_total{labels} 0.0" in before
-        assert f"pipestream_drained_{name}_total{labels} {float(value)}" in after
+        assert f"pipestream_drained_{name}_total{{{labels}}} 0.0" in before
+        assert f"pipestream_drained_{name}_total{{{labels}}} {float(value)}" in after
     assert 'graph="g"' not in without
 
 
