@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from playwright.sync_api import expect
 
+from pipestream.ids import graph_dag_id
 from pipestream_testing.pages import Visit, visit
 from pipestream_testing.web_server import WebServer, web_server
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Locator
 
     from pipestream.local import Stack
     from pipestream_testing.pipeline import Pipeline
@@ -39,6 +40,64 @@ def test_no_page_is_wider_than_the_window(
         assert page.complaints == []
 
 
+@pytest.fixture(scope="module")
+def long_name(pipeline: Pipeline) -> str:
+    """The long id of a document that fails at its second node, drained by runs with the long names of Airflow's."""
+    unique = pipeline.graph.graph_id
+    doc_id = "bad-report-of-the-third-quarter.pdf-1b507fa1d62a2fb0"
+    pipeline.send(f"intake.{unique}", [doc_id])
+    run = f"{graph_dag_id(unique)}/manual__2026-11-01T00:00:00+00:00"
+    pipeline.drain(f"intake.{unique}", f"{run}/drain_intake_{unique}")
+    pipeline.drain(f"pipestream.{unique}.second", f"{run}/drain_second")
+    return doc_id
+
+
+@pytest.mark.parametrize(
+    ("route", "table", "role", "name"),
+    [
+        ("pipeline-documents", "Processing", "columnheader", "Module"),
+        ("pipeline-ledger", "Runs", "columnheader", "Took"),
+        ("pipeline-dead-letters", "Dead letters by reason", "button", "Quarantine"),
+        ("pipeline-dead-letters", "Dead letters", "columnheader", "State"),
+    ],
+)
+def test_on_a_tablet_the_columns_that_matter_are_seen_without_scrolling_sideways(
+    browser: Browser,
+    web: WebServer,
+    pipeline: Pipeline,
+    long_name: str,
+    route: str,
+    table: str,
+    role: Literal["columnheader", "button"],
+    name: str,
+) -> None:
+    with visit(browser, web, width=768) as page:
+        page.open(route, pipeline=pipeline.graph.graph_id, doc=long_name)
+        shown = page.page.get_by_role("table", name=table, exact=True)
+        part = shown.get_by_role(role, name=name, exact=True).first
+        expect(part).to_be_visible()
+        assert right_edge(part) <= right_edge(shown.locator("xpath=.."))
+        assert page.complaints == []
+
+
+def right_edge(part: Locator) -> float:
+    return part.evaluate("part => part.getBoundingClientRect().right")
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280, 1920])
+def test_the_buttons_of_the_picture_cover_no_part_of_it(
+    browser: Browser, web: WebServer, pipeline: Pipeline, width: int
+) -> None:
+    with visit(browser, web, width=width) as page:
+        page.open("pipelines", pipeline=pipeline.graph.graph_id)
+        expect(page.node("second")).to_be_attached()
+        graph = page.page.locator(".pipestream svg:has([data-node])").bounding_box()
+        button = page.page.get_by_role("button", name="Show all").bounding_box()
+        assert graph
+        assert button
+        assert button["y"] + button["height"] <= graph["y"]
+
+
 def test_the_picture_is_used_with_the_keyboard_alone(page: Visit, pipeline: Pipeline) -> None:
     page.open("pipelines", pipeline=pipeline.graph.graph_id)
     page.node("second").focus()
@@ -57,7 +116,7 @@ def test_on_a_phone_a_focused_node_and_its_details_come_into_view(
         expect(page.node("second")).not_to_be_in_viewport()
         page.page.get_by_role("button", name="Zoom in").focus()
         while page.page.evaluate("document.activeElement.dataset.node") != "second":
-            page.page.keyboard.press("Shift+Tab")
+            page.page.keyboard.press("Tab")
         expect(page.node("second")).to_be_in_viewport(ratio=1)
         page.page.keyboard.press("Enter")
         expect(page.page.get_by_label("Details", exact=True).get_by_role("heading").first).to_be_in_viewport()

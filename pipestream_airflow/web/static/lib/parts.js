@@ -191,10 +191,13 @@ export const TextLink = ({ to, children, ...more }) =>
   html`<${Box} as=${Router.Link} to=${to} color="fg.info" textDecoration="underline" ...${more}>${children}<//>`;
 
 export function Figures({ children }) {
-  return html`<${Flex} gap=${{ base: 4, md: 8 }} wrap="wrap" rowGap="3" mb="4">${children}<//>`;
+  return html`<${Flex} columnGap=${{ base: 4, md: 8 }} rowGap="3" wrap="wrap" mb="4">${children}<//>`;
 }
 
-/** A table that scrolls sideways in its own box. `columns`: title, cell(row), number?, width?. */
+/**
+ * A table that scrolls sideways in its own box: the columns that matter most come first.
+ * @param columns title, cell(row), number?, width?, wrap?: true, or "narrow": only in a narrow window, for long names.
+ */
 export function Grid({ label, columns, rows, rowKey, onRow, selected }) {
   return html`
     <${Table.ScrollArea} borderWidth="1px" borderRadius="md" maxWidth="100%" tabIndex="0" role="region" aria-label=${label}>
@@ -218,7 +221,7 @@ export function Grid({ label, columns, rows, rowKey, onRow, selected }) {
                 ${columns.map(
                   (column) => html`
                     <${Table.Cell} key=${column.title} className=${column.number ? "ps-number" : undefined}
-                      textAlign=${column.number ? "end" : "start"} whiteSpace=${column.wrap ? "normal" : "nowrap"}>
+                      textAlign=${column.number ? "end" : "start"} ...${wrapping(column.wrap)}>
                       ${column.cell(row)}
                     <//>
                   `,
@@ -230,6 +233,12 @@ export function Grid({ label, columns, rows, rowKey, onRow, selected }) {
       <//>
     <//>
   `;
+}
+
+/** How the text of a cell is broken. A name can be broken anywhere, so its column needs a least width. */
+function wrapping(wrap) {
+  if (wrap === "narrow") return { whiteSpace: { base: "normal", lg: "nowrap" }, minWidth: { base: "144px", lg: "auto" } };
+  return { whiteSpace: wrap ? "normal" : "nowrap" };
 }
 
 const TONES = {

@@ -15,6 +15,8 @@ const LARGEST = 2;
 const SMALLEST = 0.08;
 const LOWEST = 320;
 const HIGHEST = 560;
+// Left free above and below the graph.
+const MARGIN = 8;
 // Below this scale nobody can read the boxes: then show a part of the graph at READABLE instead of all of it.
 const UNREADABLE = 0.5;
 const READABLE = 0.7;
@@ -26,6 +28,10 @@ const clip = (text, letters) => (text.length <= letters ? text : `${text.slice(0
 const clipStart = (text, letters) => (text.length <= letters ? text : `…${text.slice(1 - letters)}`);
 // What tells conditions apart comes after the common beginning.
 const shortCondition = (text) => text.replaceAll("doc.search_metadata.", "").replace(/\s+/g, " ");
+
+/** Return where a graph of a length begins so that `middle` of it is in the middle of `room`, with no room left unused. */
+const centre = (middle, length, room) =>
+  length <= room ? (room - length) / 2 : Math.min(0, Math.max(room - length, room / 2 - middle));
 
 /**
  * @param numbers by box key: {lag, rate, age, holders, dead, held: "stopped" or "paused"}; undefined while nothing is known
@@ -45,7 +51,7 @@ export function Picture({ layout, numbers, counts, selected, onSelect, height, l
       // As high as the whole graph needs at this width, within bounds.
       const whole = width / layout.width;
       const scale = still || whole >= UNREADABLE ? whole : READABLE;
-      const needed = Math.min(Math.max(layout.height * scale + 48, LOWEST), Math.max(HIGHEST, 0.7 * window.innerHeight));
+      const needed = Math.min(Math.max(layout.height * scale + 2 * MARGIN, LOWEST), Math.max(HIGHEST, 0.7 * window.innerHeight));
       setSize({ width, height: height ?? Math.round(needed) });
     };
     measure();
@@ -60,13 +66,17 @@ export function Picture({ layout, numbers, counts, selected, onSelect, height, l
     setView({ scale, x: (size.width - layout.width * scale) / 2, y: (size.height - layout.height * scale) / 2 });
   }, [size?.width, size?.height, layout.width, layout.height]);
 
-  /** Show a box in the middle, large enough to read. */
+  /** Show a box large enough to read, and as near to the middle as the ends of the graph allow. */
   const goTo = useCallback((key) => {
     const found = layout.boxes.find((each) => each.key === key);
     if (!found || !size) return;
     setView((before) => {
       const scale = Math.max(before?.scale ?? READABLE, READABLE);
-      return { scale, x: size.width / 2 - (found.x + found.width / 2) * scale, y: size.height / 2 - (found.y + found.height / 2) * scale };
+      return {
+        scale,
+        x: centre((found.x + found.width / 2) * scale, layout.width * scale, size.width),
+        y: centre((found.y + found.height / 2) * scale, layout.height * scale, size.height),
+      };
     });
   }, [size?.width, size?.height, layout]);
 
@@ -88,8 +98,7 @@ export function Picture({ layout, numbers, counts, selected, onSelect, height, l
     else if (chosen) goTo(chosen);
     else {
       const first = layout.boxes.find((each) => each.kind === "datasource") ?? layout.boxes[0];
-      const middle = size.height / 2 - (first.y + first.height / 2) * READABLE;
-      setView({ scale: READABLE, x: 0, y: Math.min(0, Math.max(middle, size.height - layout.height * READABLE)) });
+      setView({ scale: READABLE, x: 0, y: centre((first.y + first.height / 2) * READABLE, layout.height * READABLE, size.height) });
     }
   }, [fit, goTo, still]);
 
@@ -153,7 +162,17 @@ export function Picture({ layout, numbers, counts, selected, onSelect, height, l
   };
 
   return html`
-    <${Box} position="relative" borderWidth=${still ? "0" : "1px"} borderRadius="md" overflow="hidden" bg="bg.subtle">
+    <${Box} borderWidth=${still ? "0" : "1px"} borderRadius="md" overflow="hidden" bg="bg.subtle">
+      ${still
+        ? null
+        : html`
+            <${HStack} justify="end" p="1" gap="1" borderBottomWidth="1px" bg="bg.panel" role="group" aria-label="View of the graph">
+              ${layout.boxes.length >= MANY && onSelect ? html`<${Find} boxes=${layout.boxes} onFind=${(key) => { goTo(key); onSelect({ kind: "node", id: key }); }} />` : null}
+              <${IconButton} size="xs" variant="surface" aria-label="Zoom in" onClick=${() => zoom(1.25)}>+<//>
+              <${IconButton} size="xs" variant="surface" aria-label="Zoom out" onClick=${() => zoom(0.8)}>−<//>
+              <${IconButton} size="xs" variant="surface" aria-label="Show all" title="Show all" onClick=${fit}>⤢<//>
+            <//>
+          `}
       <${Box}
         ref=${box}
         height=${size ? `${size.height}px` : `${LOWEST}px`}
@@ -199,16 +218,6 @@ export function Picture({ layout, numbers, counts, selected, onSelect, height, l
             `
           : null}
       <//>
-      ${still
-        ? null
-        : html`
-            <${HStack} position="absolute" right="2" top="2" gap="1">
-              ${layout.boxes.length >= MANY && onSelect ? html`<${Find} boxes=${layout.boxes} onFind=${(key) => { goTo(key); onSelect({ kind: "node", id: key }); }} />` : null}
-              <${IconButton} size="xs" variant="surface" aria-label="Zoom in" onClick=${() => zoom(1.25)}>+<//>
-              <${IconButton} size="xs" variant="surface" aria-label="Zoom out" onClick=${() => zoom(0.8)}>−<//>
-              <${IconButton} size="xs" variant="surface" aria-label="Show all" title="Show all" onClick=${fit}>⤢<//>
-            <//>
-          `}
     <//>
   `;
 }

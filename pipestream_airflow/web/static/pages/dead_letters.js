@@ -6,7 +6,7 @@ import { PipelinePage } from "../lib/choose.js";
 import { Confirm } from "../lib/confirm.js";
 import { Answer, Boundary, Facts, Failure, Grid, Mono, Section, Source, Tag, pageLink } from "../lib/parts.js";
 
-const { Alert, Box, Button, CloseButton, Flex, Heading, HStack, Input, NativeSelect, Text } = Chakra;
+const { Alert, Box, Button, CloseButton, Flex, Heading, HStack, Input, NativeSelect, Stack, Text } = Chakra;
 
 const STATES = ["waiting", "quarantined", "replayed", "purged", "all"];
 
@@ -80,6 +80,10 @@ function Filters({ values, set }) {
   `;
 }
 
+const Message = ({ letter: { error, message } }) => html`
+  <${Text} fontSize="xs" lineClamp="3" minWidth=${{ base: "160px", lg: "240px" }} wordBreak="break-word" title=${`${error}: ${message}`}>${message}<//>
+`;
+
 function Groups({ data, values, set, state, onAsk }) {
   const ask = (act, group) => (event) => {
     event.stopPropagation();
@@ -93,10 +97,10 @@ function Groups({ data, values, set, state, onAsk }) {
           { title: "Count", number: true, cell: (each) => count(each.count) },
           { title: "Error", cell: (each) => html`<${Text} fontWeight="medium" color="red.fg">${each.error}<//>` },
           { title: "Node", cell: (each) => each.node },
-          { title: "Message", wrap: true, cell: (each) => html`<${Text} fontSize="xs" lineClamp="3" minWidth="240px" wordBreak="break-word">${each.message}<//>` },
+          { title: "Message", wrap: true, cell: (each) => html`<${Message} letter=${each} />` },
           { title: "Last", cell: (each) => html`<span title=${time(each.last_failed_at)}>${ago(each.last_failed_at)}</span>` },
           { title: "", cell: (each) => html`
-              <${HStack} gap="1">
+              <${Stack} gap="1" direction=${{ base: "column", lg: "row" }}>
                 ${state === "quarantined"
                   ? html`<${Button} size="xs" variant="outline" onClick=${ask("release", each)}>Release<//>`
                   : state === "waiting"
@@ -115,9 +119,11 @@ function List({ data, values, set, offset }) {
   return html`
     <div>
       <${Grid} label="Dead letters" rows=${data.letters} rowKey=${(each) => each.id} selected=${values.letter} columns=${[
-        { title: "Document", cell: (each) => html`<${Button} size="xs" variant="plain" px="0" color="fg.info" textDecoration="underline" onClick=${() => set({ letter: each.id })}><${Mono} wordBreak="normal">${each.doc_id || each.id}<//><//>` },
+        { title: "Document", wrap: "narrow", cell: (each) => html`
+            <${Button} size="xs" variant="plain" px="0" height="auto" minHeight="8" whiteSpace="inherit" textAlign="start" color="fg.info" textDecoration="underline"
+              onClick=${() => set({ letter: each.id })}><${Mono}>${each.doc_id || each.id}<//><//>` },
         { title: "Node", cell: (each) => each.node },
-        { title: "Message", cell: (each) => html`<${Text} fontSize="xs" maxWidth="320px" truncate title=${`${each.error}: ${each.message}`}>${each.message}<//>` },
+        { title: "Message", wrap: true, cell: (each) => html`<${Message} letter=${each} />` },
         { title: "State", cell: (each) => html`<${Tag}>${each.state}<//>` },
         { title: "Failed", cell: (each) => html`<span title=${time(each.failed_at)}>${ago(each.failed_at)}</span>` },
         { title: "Attempts", number: true, cell: (each) => count(each.attempts) },

@@ -33,7 +33,7 @@ function Newest({ pipeline }) {
         hint: "Run a datasource's connector, upload one, or hand one to the engine.",
       }}>
         ${(data) => html`<${Grid} label="Newest documents" rows=${data.documents} rowKey=${(each) => `${each.datasource}/${each.doc_id}`} columns=${[
-          { title: "Document", cell: (each) => html`<${TextLink} to=${pageLink("pipeline-documents", { pipeline: pipeline.id, doc: each.doc_id })}><${Mono}>${each.doc_id}<//><//>` },
+          { title: "Document", wrap: "narrow", cell: (each) => html`<${TextLink} to=${pageLink("pipeline-documents", { pipeline: pipeline.id, doc: each.doc_id })}><${Mono}>${each.doc_id}<//><//>` },
           { title: "Datasource", cell: (each) => each.datasource },
           { title: "Arrived", cell: (each) => html`<span title=${time(each.arrived_at)}>${ago(each.arrived_at)}</span>` },
         ]} />`}
@@ -244,7 +244,7 @@ function Hops({ hops }) {
         { title: "Version", number: true, cell: (each) => each.graph_version ?? each.graph_hash.slice(0, 8) },
         { title: "Started", cell: (each) => time(each.started_at) },
         { title: "Took", number: true, cell: (each) => (each.started_at && each.ended_at ? duration(seconds(each.ended_at) - seconds(each.started_at)) : "–") },
-        { title: "Module", cell: (each) => html`<${Mono} wordBreak="normal">${each.module}<//>` },
+        { title: "Module", wrap: "narrow", cell: (each) => html`<${Mono}>${each.module}<//>` },
       ]} />
     <//>
   `;

@@ -103,7 +103,7 @@ export function Editor({ id = "", base, text: active, file, onApplied }) {
         ${isChanged && id ? html`<${Button} size="sm" variant="ghost" onClick=${undo}>Undo all changes<//>` : null}
       <//>
       <${TextArea} area=${area} text=${text} onText=${setText} problems=${problems} />
-      <${Box} aria-live="polite">
+      <${Stack} gap="3" aria-live="polite">
         ${found ? html`<${Problems} found=${found} onGoTo=${goTo} />` : null}
         ${validate.error ? html`<${Failure} title="The text could not be checked" error=${validate.error} />` : null}
         ${preview.error ? html`<${Failure} title="The change could not be worked out" error=${preview.error} />` : null}

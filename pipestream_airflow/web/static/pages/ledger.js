@@ -183,8 +183,8 @@ const OF_AIRFLOW = /^([^/]+)\/(.+?)\/([^/]+?)(\/\d+)?$/;
 /** A run of the ledger; one of Airflow links to its task. */
 function RunName({ id, dag }) {
   const [, itsDag, run, task] = OF_AIRFLOW.exec(id) ?? [];
-  if (itsDag !== dag) return html`<${Mono} wordBreak="normal">${id}<//>`;
-  return html`<${TextLink} to=${`/dags/${dag}/runs/${encodeURIComponent(run)}/tasks/${encodeURIComponent(task)}`} title=${id}><${Mono} wordBreak="normal">${run.replace(/\.\d+/, "")}<//><//>`;
+  if (itsDag !== dag) return html`<${Mono}>${id}<//>`;
+  return html`<${TextLink} to=${`/dags/${dag}/runs/${encodeURIComponent(run)}/tasks/${encodeURIComponent(task)}`} title=${id}><${Mono}>${run.replace(/\.\d+/, "")}<//><//>`;
 }
 
 function Runs({ query, dag }) {
@@ -193,15 +193,15 @@ function Runs({ query, dag }) {
       <${Answer} query=${query} rows=${3} empty=${{ when: (data) => !data.runs.length, title: "No run recorded anything in this time" }}>
         ${(data) => html`<${Grid} label="Runs" rows=${data.runs} rowKey=${(each) => each.run_id + each.lane} columns=${[
           { title: "Recorded", cell: (each) => html`<span title=${time(each.last_entry_at)}>${ago(each.last_entry_at)}</span>` },
-          { title: "Topic", cell: (each) => each.topics.length === 1
-              ? html`<${Mono} wordBreak="normal">${each.topics[0]}<//>`
+          { title: "Topic", wrap: "narrow", cell: (each) => each.topics.length === 1
+              ? html`<${Mono}>${each.topics[0]}<//>`
               : html`<span title=${each.topics.join("\n")}>${plural(each.topics.length, "topic")}</span>` },
-          { title: "Run", cell: (each) => html`<${RunName} id=${each.run_id} dag=${dag} />` },
-          { title: "Ranges", number: true, cell: (each) => count(each.ranges) },
-          { title: "Recovered", number: true, cell: (each) => count(each.recovered) },
+          { title: "Run", wrap: "narrow", cell: (each) => html`<${RunName} id=${each.run_id} dag=${dag} />` },
           { title: "Records", number: true, cell: (each) => count(each.records) },
           { title: "Dead letters", number: true, cell: (each) => count(each.dead_letters) },
           { title: "Took", number: true, cell: (each) => duration(each.seconds) },
+          { title: "Ranges", number: true, cell: (each) => count(each.ranges) },
+          { title: "Recovered", number: true, cell: (each) => count(each.recovered) },
         ]} />`}
       <//>
     <//>

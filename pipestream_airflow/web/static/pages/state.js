@@ -38,7 +38,7 @@ function PipelineState({ pipeline }) {
             <//>
             <${Section} title="Topics">
               <${Grid} label="Topics" rows=${data.topics} rowKey=${(each) => each.topic} columns=${[
-                { title: "Topic", cell: (each) => html`<${Mono} wordBreak="normal">${each.topic}<//>` },
+                { title: "Topic", wrap: "narrow", cell: (each) => html`<${Mono}>${each.topic}<//>` },
                 { title: "Node", cell: (each) => each.node },
                 { title: "State", cell: (each) => html`<${Tag}>${each.desired}<//>` },
                 { title: "Replicas", number: true, cell: (each) => html`<span data-replicas=${each.topic}>${count(each.replicas)}</span>` },
@@ -61,9 +61,9 @@ function PipelineState({ pipeline }) {
           hint: "A run holds the slots of a topic while it drains it.",
         }}>
           ${(data) => html`<${Grid} label="Assignments" rows=${data.assignments} rowKey=${(each) => `${each.topic}/${each.slot}/${each.backfill}`} columns=${[
-            { title: "Topic", cell: (each) => html`<${Mono} wordBreak="normal">${each.topic}<//>` },
+            { title: "Topic", wrap: "narrow", cell: (each) => html`<${Mono}>${each.topic}<//>` },
             { title: "Slot", number: true, cell: (each) => each.slot },
-            { title: "Holder", cell: (each) => (each.holder ? html`<${Mono} wordBreak="normal">${each.holder}<//>` : html`<${Text} color="fg.muted">free<//>`) },
+            { title: "Holder", wrap: "narrow", cell: (each) => (each.holder ? html`<${Mono}>${each.holder}<//>` : html`<${Text} color="fg.muted">free<//>`) },
             { title: "Until", cell: (each) => (each.until ? html`<span title=${time(each.until)}>${ago(each.until)}</span>` : "–") },
             { title: "Fencing token", number: true, cell: (each) => (each.token ? count(each.token) : "–") },
             { title: "Backfill", cell: (each) => each.backfill || "–" },
