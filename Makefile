@@ -12,7 +12,7 @@ ARGS ?=
 # three. All tests of a file run in one process, because the file may start servers of its own.
 SIDE_BY_SIDE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help reference setup setup-dev demo test test-stack check format faults bench bench-quick up down status proto requirements wheel clean
+.PHONY: help reference pictures setup setup-dev demo test test-stack check format faults bench bench-quick up down status proto requirements wheel clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ proto: $(READY_DEV) ## generate pipestream/gen from proto/
 
 reference: $(READY_DEV) ## write the tables in docs/ from the code
 	@$(BIN)/python scripts/generate_reference.py
+
+pictures: $(READY_DEV) ## take the pictures of docs/ui.md again
+	@$(BIN)/python scripts/take_pictures.py $(ARGS)
 
 # Hashes for every platform. The files contain neither the index's address nor a folder of this machine.
 COMPILE := UV_FIND_LINKS= $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \
