@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -21,25 +20,15 @@ from pipestream.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# Tasks that share a process, such as those of several slots or of a window, die together. Only one of them may have
-# named what it works on, or all would be blamed for what one of them met.
-_ONE_AT_A_TIME = threading.Lock()
-
 
 def drain_suspects(read: Pieces, committer: ChunkSink, settings: Settings) -> bool:
     """Drain while the next records are ones that an earlier try died in; return whether there may be more.
 
     Nothing overlaps here, so the chunk or the record at hand is the only one that can be to blame.
     """
-    if not committer.markers.has_suspects:
-        return True
-    with _ONE_AT_A_TIME:
-        return _drain_suspects(read, committer, settings)
-
-
-def _drain_suspects(read: Pieces, committer: ChunkSink, settings: Settings) -> bool:
     policy = _policy(committer, settings)
-    log.warning("%s: an earlier try died after %s; carefully now", committer.task.topic, committer.positions)
+    if committer.markers.has_suspects:
+        log.warning("%s: an earlier try died after %s; carefully now", committer.task.topic, committer.positions)
     # Small transactions: the next try may die too, and then begins with the last one, one record at a time.
     while committer.markers.has_suspects and (piece := read.take(FIRST_RECORDS)) is not None:
         read_at = time.monotonic()
