@@ -14,7 +14,7 @@ def health_of(worker: StreamWorker, stop: threading.Event, stall_s: float) -> He
     """Tell how a worker is. It serves while its rounds succeed and its slots move, even if a topic of it fails.
 
     :param stall_s: a slot whose records have been in work for longer without a commit does not move. It may wait for a
-        module or an engine that is slow, so that alone is no reason to start the process again.
+        module or an engine that is slow, and a restart would not help then.
     """
     statuses = worker.statuses()
     states = Counter(status.state.value for status in statuses)

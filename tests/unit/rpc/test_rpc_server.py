@@ -177,16 +177,23 @@ def test_reflection_lists_the_services_and_health_answers_for_each():
     assert unknown is Code.NOT_FOUND
 
 
+@asynccontextmanager
+async def nearly_full():
+    """Run a server that takes 1,000 bytes at once and has a call of more than half of them in work."""
+    async with (
+        serving(max_in_flight_bytes=1_000) as (server, answers, address),
+        open_aio_channel(address) as channel,
+    ):
+        accepted = say(channel)(StringValue(value="wait" + "x" * 600))
+        await asyncio.wait_for(answers.waiting.wait(), 30)
+        yield server, answers, channel, accepted
+
+
 def test_a_call_for_which_there_are_too_many_bytes_in_work_is_refused_with_the_reason():
     large = StringValue(value="x" * 600)
 
     async def run():
-        async with (
-            serving(max_in_flight_bytes=1_000) as (_, answers, address),
-            open_aio_channel(address) as channel,
-        ):
-            accepted = say(channel)(StringValue(value="wait" + "x" * 600))
-            await asyncio.wait_for(answers.waiting.wait(), 30)
+        async with nearly_full() as (_, answers, channel, accepted):
             refused = await failure_of(say(channel)(large))
             health = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
             small = (await say(channel)(StringValue(value="small"))).value
@@ -231,12 +238,7 @@ async def all_of(stream):
 
 def test_a_stream_is_not_read_further_until_there_is_room():
     async def run():
-        async with (
-            serving(max_in_flight_bytes=1_000) as (server, answers, address),
-            open_aio_channel(address) as channel,
-        ):
-            accepted = say(channel)(StringValue(value="wait" + "x" * 600))
-            await asyncio.wait_for(answers.waiting.wait(), 30)
+        async with nearly_full() as (server, answers, channel, accepted):
             stream = each(channel)(iter([StringValue(value="y" * 600)] * 3))
             reading = asyncio.ensure_future(all_of(stream))
             while not server.gate.streams_that_wait:
@@ -251,12 +253,7 @@ def test_a_stream_is_not_read_further_until_there_is_room():
 
 def test_a_stream_that_another_server_hands_on_is_refused_where_there_is_no_room():
     async def run():
-        async with (
-            serving(max_in_flight_bytes=1_000) as (server, answers, address),
-            open_aio_channel(address) as channel,
-        ):
-            accepted = say(channel)(StringValue(value="wait" + "x" * 600))
-            await asyncio.wait_for(answers.waiting.wait(), 30)
+        async with nearly_full() as (server, answers, channel, accepted):
             stream = each(channel)(iter([StringValue(value="y" * 600)]), metadata=((FORWARDED, "1"),))
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await all_of(stream)
